@@ -1,0 +1,55 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import attrs
+
+from lumen.errors import DataError
+from lumen.loop.evaluating import evaluate
+from lumen.loop.logbook import Scope
+from lumen.loop.run import Run
+from lumen.loop.runtime import Stage
+from lumen.loop.stepping import run_step
+
+
+def fit(run: Run, *, sanity: bool = False) -> None:
+    """Trains until the policy, or a request that all ranks agreed on, ends the run.
+
+    Args:
+        run: Where to go on from, and all that is needed.
+        sanity: Run a few validation batches first.
+
+    Raises:
+        DataError: An epoch gave no batch.
+    """
+    if sanity and run.eval_loaders and run.stopped is None:
+        run.stage = Stage.SANITY
+        run.fire("on_sanity_check_start")
+        evaluate(run, Stage.SANITY)
+        run.fire("on_sanity_check_end")
+    run.stage = Stage.FIT
+    logbook = run.logbook
+    run.fire("on_train_start")
+    while run.stopped is None:
+        run.policy = attrs.evolve(run.policy, epoch_batches=run.runtime.train_length(run.progress))
+        if run.progress.batch == 0:
+            logbook.begin_epoch()
+            logbook.scope = Scope.TRAIN_EPOCH
+            run.fire("on_train_epoch_start")
+        logbook.scope = Scope.TRAIN_BATCH
+        before = run.progress.batches
+        batches = run.runtime.train_batches(run.progress)
+        for batch, samples, last in batches:
+            run_step(run, batch, samples, last)
+            if run.stopped is not None:
+                break
+        batches.close()
+        if run.progress.batches == before:
+            raise DataError(
+                "train_dataloaders",
+                got=f"no batch in epoch {run.progress.epoch}, from batch {run.progress.batch} on",
+                allowed="at least one batch an epoch",
+                do="Check the dataset's length, drop_last and limit_train_batches.",
+            )
+    logbook.scope = Scope.CLOSED
+    run.fire("on_train_end")

@@ -1,0 +1,94 @@
+"""Run: the one mutable place of a run, where the loops keep the present value of each frozen state."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from lumen.core.planning import StepPlan
+from lumen.core.policy import Policy, StopReason
+from lumen.core.progress import Progress, TrainState
+from lumen.core.requests import NO_AGREED, NO_REQUEST, Agreed, Request, merge
+from lumen.loop.logbook import Logbook
+from lumen.loop.runtime import Hooks, Runtime, Stage
+
+
+class Run:
+    """What the loops work on.
+
+    Args:
+        runtime: Carries the effects out.
+        policy: What happens when.
+        hooks: Who is called at each hook.
+        stage: Which loop is to run.
+        state: Where to go on from.
+
+    Attributes:
+        progress: The counters.
+        plan: The plan of the batch in hand; None before the first.
+        stopped: Why the run ended.
+        asked: Agreed requests that still wait.
+        logbook: The logged values.
+        val_loaders: Number of validation loaders; 0: no validation.
+        write: Takes a record of values for the loggers.
+        base_seconds: Training time of the runs that this one goes on from.
+    """
+
+    def __init__(self, runtime: Runtime, policy: Policy, hooks: Hooks, stage: Stage, state: TrainState) -> None:
+        self.runtime = runtime
+        self.policy = policy
+        self.hooks = hooks
+        runtime.hooks = hooks
+        self.stage = stage
+        self.progress: Progress = state.progress
+        self.stopped: StopReason | None = state.stopped
+        self.asked: Agreed = state.asked
+        self.plan: StepPlan | None = None
+        self.logbook = Logbook(runtime, weighted=runtime.world.size > 1 or policy.accumulate > 1)
+        self.eval_loaders = 0
+        self.base_seconds = state.progress.seconds
+        self.started = runtime.clock()
+        self.reason = ""
+        self.counts_seconds = policy.counts_seconds
+        self._held: Request = NO_REQUEST
+
+    @property
+    def state(self) -> TrainState:
+        """The value that a checkpoint stores."""
+        return TrainState(progress=self.progress, stopped=self.stopped, asked=self.asked)
+
+    @property
+    def seconds(self) -> float:
+        """Training time so far on this rank, earlier runs included."""
+        return self.base_seconds + self.runtime.clock() - self.started
+
+    def ask(self, request: Request) -> None:
+        """Holds a request of this rank until the ranks share theirs."""
+        self._held = merge(self._held, request)
+
+    def take(self) -> Request:
+        """What this rank asked for since the last time."""
+        held, self._held = self._held, NO_REQUEST
+        return held
+
+    def fire(self, hook: str, *args: Any) -> None:
+        """Calls whoever overrides the hook."""
+        for call in self.hooks[hook]:
+            call(*args)
+
+    def write(self, record: dict[str, float]) -> None:
+        """Hands values to the loggers; replaced by whoever owns them."""
+        self.logbook.logged = record
+
+    def annotate(self, error: BaseException) -> None:
+        """Adds to an error, once, where the run stood; the error itself and its traceback stay as they are."""
+        if getattr(error, "_lumen_noted", False):
+            return
+        progress = self.progress
+        where = (
+            f"lumen: in {self.stage.value}, epoch {progress.epoch}, batch {progress.batch}, step {progress.step}, "
+            f"rank {self.runtime.world.rank} of {self.runtime.world.size}"
+        )
+        if sys.version_info >= (3, 11):
+            error.add_note(where)
+        error._lumen_noted = where  # type: ignore[attr-defined]

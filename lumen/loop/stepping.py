@@ -1,0 +1,91 @@
+"""One training batch: three pure calls around one fixed order of effects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from lumen.core.cadence import Unit
+from lumen.core.planning import StepPlan, advance, plan_close, plan_step
+from lumen.core.requests import NO_AGREED, NO_REQUEST, agree, merge
+from lumen.loop.evaluating import evaluate
+from lumen.loop.logbook import Scope
+from lumen.loop.run import Run
+from lumen.loop.runtime import Stage
+
+
+def run_step(run: Run, batch: Any, samples: int, last: bool) -> None:
+    """Trains on one batch and does all that is due after it.
+
+    Args:
+        run: The run; its progress is advanced.
+        batch: On the device.
+        samples: Samples of the batch over all ranks.
+        last: Whether the epoch ends with it.
+    """
+    runtime, hooks, policy, progress = run.runtime, run.hooks, run.policy, run.progress
+    plan = run.plan = plan_step(policy, progress, last=last, samples=samples)  # pure: what to do
+    batch_idx = progress.batch
+    run.logbook.begin_batch(batch, opens_window=progress.window == 0)
+    for call in hooks["on_train_batch_start"]:
+        call(batch, batch_idx)
+    outputs = runtime.forward_backward(batch, batch_idx, plan)
+    stepped = plan.optimizer_step and runtime.optimizer_step(plan)
+    if plan.scheduler_step and (stepped or _counts_epochs(run)):
+        runtime.scheduler_step()
+    progress = run.progress = advance(progress, plan, stepped=stepped, samples=samples)  # pure: what happened
+    for call in hooks["on_train_batch_end"]:
+        call(outputs, batch, batch_idx)
+    if plan.optimizer_step:
+        _close_window(run, plan)
+
+
+def _counts_epochs(run: Run) -> bool:
+    return run.policy.schedule is not None and run.policy.schedule.unit is Unit.EPOCH
+
+
+def _close_window(run: Run, plan: StepPlan) -> None:
+    """Validation, logging, agreement, checkpoint, stop."""
+    if plan.agree:
+        if plan.end_epoch or plan.log or plan.validate or plan.checkpoint:
+            _share(run, plan)
+        else:
+            _agree(run)
+    close = plan_close(run.policy, run.progress, plan, run.asked)  # pure: what follows
+    run.asked, run.stopped = close.asked, close.stop
+    if close.checkpoint:
+        run.fire("on_checkpoint")
+
+
+def _share(run: Run, plan: StepPlan) -> None:
+    """The moments at which the device is waited for anyway: values are read, and ranks exchange all they have."""
+    runtime, logbook = run.runtime, run.logbook
+    steps = logbook.merge_steps(runtime.gather(logbook.step_table()))
+    if plan.log:
+        run.write(steps)
+    if plan.validate and run.eval_loaders:
+        evaluate(run, Stage.VALIDATE)
+        logbook.scope = Scope.TRAIN_BATCH
+    if plan.end_epoch:
+        logbook.scope = Scope.TRAIN_EPOCH
+        run.fire("on_train_epoch_end")
+        record = logbook.close(evaluation=False)
+        if record:
+            run.write(record)
+    _agree(run)
+
+
+def _agree(run: Run) -> None:
+    """Shares the requests of all ranks; alone, that costs nothing."""
+    request = run.take()
+    if run.runtime.world.size == 1 and request is NO_REQUEST and not run.counts_seconds:
+        return
+    request = attrs.evolve(request, seconds=run.seconds)
+    agreed = agree(run.runtime.gather(request))
+    run.progress = attrs.evolve(run.progress, seconds=agreed.seconds)
+    agreed = agree([attrs.evolve(agreed, seconds=0.0)])
+    if agreed.stop:
+        run.reason = agreed.reason
+    if agreed != NO_AGREED:
+        run.asked = agree([merge(run.asked, agreed)])

@@ -1,0 +1,1 @@
+"""The effects: paddle, processes, files."""
