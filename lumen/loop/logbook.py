@@ -49,6 +49,7 @@ class Logbook:
         scope: Where the run stands.
         callback: Latest merged values, equal on all ranks.
         logged: The values last written to the loggers.
+        evaluated: All values of the last evaluation.
     """
 
     def __init__(self, runtime: Runtime, *, weighted: bool = True) -> None:
@@ -57,6 +58,7 @@ class Logbook:
         self.scope = Scope.CLOSED
         self.callback: dict[str, float] = {}
         self.logged: dict[str, float] = {}
+        self.evaluated: dict[str, float] = {}
         self._train: dict[str, _Entry] = {}
         self._eval: dict[str, _Entry] = {}
         self._batch: Any = None
@@ -198,6 +200,8 @@ class Logbook:
         gathered = self._runtime.gather((idle, self.epoch_table(entries)))
         merged = merge_tables([table for _, table in gathered], idle=[idle for idle, _ in gathered])
         record: dict[str, float] = {}
+        if evaluation:
+            self.evaluated = {name: result(of) for name, of in merged.items()}
         for name, of in merged.items():
             value = result(of)
             entry = entries.get(name)

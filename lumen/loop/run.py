@@ -29,8 +29,7 @@ class Run:
         stopped: Why the run ended.
         asked: Agreed requests that still wait.
         logbook: The logged values.
-        val_loaders: Number of validation loaders; 0: no validation.
-        write: Takes a record of values for the loggers.
+        eval_loaders: Number of evaluation loaders; 0: no validation.
         base_seconds: Training time of the runs that this one goes on from.
     """
 
@@ -79,6 +78,17 @@ class Run:
     def write(self, record: dict[str, float]) -> None:
         """Hands values to the loggers; replaced by whoever owns them."""
         self.logbook.logged = record
+
+    def results(self) -> list[dict[str, float]]:
+        """The values of the last evaluation, one dict a loader, with those that belong to none in each."""
+        if self.eval_loaders <= 1:
+            return [dict(self.logbook.evaluated)]
+        results: list[dict[str, float]] = [{} for _ in range(self.eval_loaders)]
+        for name, value in self.logbook.evaluated.items():
+            plain, _, index = name.rpartition("/dataloader_idx_")
+            for loader in [int(index)] if plain else range(self.eval_loaders):
+                results[loader][name] = value
+        return results
 
     def annotate(self, error: BaseException) -> None:
         """Adds to an error, once, where the run stood; the error itself and its traceback stay as they are."""

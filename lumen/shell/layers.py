@@ -1,0 +1,69 @@
+"""The layer that several ranks train through, and how the user's step methods are called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from lumen.errors import ModuleError
+from lumen.shell.paddle_shim import paddle
+
+
+class StepLayer(paddle.nn.Layer):  # type: ignore[misc]
+    """What `DataParallel` wraps: its forward is a step of the user's module.
+
+    DataParallel arms its reducer in `forward`; a step called on the module itself would leave the gradients of the
+    ranks apart without a word. The step is set as this object's `forward`, so that no frame stands between.
+
+    Args:
+        module: The user's module, a sublayer of this one.
+        step: Name of its method to run as forward.
+    """
+
+    def __init__(self, module: Any, step: str = "training_step") -> None:
+        super().__init__()
+        self.module = module
+        self.forward: Callable[..., Any] = getattr(module, step)
+
+
+# Wrapping a layer a second time crashes Paddle, also when the first wrapper is gone (dangling hooks of its reducer):
+# a wrapper, once made, is kept for the life of the process.
+_wrapped: dict[int, Any] = {}
+
+
+def wrap_once(module: Any, kind: type[StepLayer]) -> Any:
+    """The `DataParallel` around this module's training step; the same one at every call.
+
+    Raises:
+        ModuleError: No parameter of the module is trainable.
+    """
+    layer = _wrapped.get(id(module))
+    if layer is None:
+        if not any(not parameter.stop_gradient for parameter in module.parameters()):
+            raise ModuleError(
+                "module", got="no trainable parameter", allowed="at least one", do="Leave stop_gradient of one False."
+            )
+        layer = _wrapped[id(module)] = paddle.DataParallel(kind(module))
+    return layer
+
+
+def call_style(module: Any, name: str, *, optional: tuple[str, ...]) -> int:
+    """How many arguments a step method takes: the batch, and those of `optional` that its signature has room for.
+
+    Raises:
+        ModuleError: The method takes no batch, or demands more than it will be given.
+    """
+    method = getattr(module, name)
+    parameters = [
+        p
+        for p in inspect.signature(method).parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return 1 + len(optional)
+    required = sum(p.default is p.empty for p in parameters)
+    if not parameters or required > 1 + len(optional):
+        wanted = ", ".join(("batch", *optional))
+        raise ModuleError(f"{name}{inspect.signature(method)}", allowed=f"{name}(self, {wanted})")
+    return min(len(parameters), 1 + len(optional))

@@ -1,0 +1,259 @@
+"""PaddleRuntime: the effects of a run, carried out by paddle."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+from lumen.core.metrics import Reduce
+from lumen.core.planning import StepPlan
+from lumen.core.policy import Clip
+from lumen.core.progress import Progress
+from lumen.errors import ModuleError
+from lumen.loop.runtime import Fetched, Hooks, Stage
+from lumen.shell import numbers
+from lumen.shell.cluster import Cluster
+from lumen.shell.layers import StepLayer, call_style, wrap_once
+from lumen.shell.loaders import Source
+from lumen.shell.optimizers import OptimizerSetup
+from lumen.shell.paddle_shim import paddle
+from lumen.shell.precision import Precision, clipper
+from lumen.shell.rng import Streams
+from lumen.shell.transfer import to_device
+
+_NOTHING = contextlib.nullcontext()
+_STEPS = {
+    Stage.SANITY: "validation_step",
+    Stage.VALIDATE: "validation_step",
+    Stage.TEST: "test_step",
+    Stage.PREDICT: "predict_step",
+}
+
+
+class PaddleRuntime:
+    """What the loops need, on one rank.
+
+    Args:
+        cluster: The ranks, connected.
+        module: The user's module, on the device.
+        precision: How the run computes.
+        streams: The randomness of the run.
+        batch_size_of: Samples in a batch.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        module: Any,
+        precision: Precision,
+        streams: Streams,
+        batch_size_of: Callable[[Any], int],
+    ) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.module = module
+        self.precision = precision
+        self.streams = streams
+        self.hooks: Hooks = {}
+        self.batch_size = batch_size_of
+        self.setup: OptimizerSetup | None = None
+        self.eval_sources: Sequence[tuple[Source, int | None]] = ()
+        self._train: tuple[Source, int | None] | None = None
+        self._layer: Any = None
+        self._parameters: list[Any] = []
+        self._evaluation = contextlib.ExitStack()
+        self._eval_step: Callable[..., Any] = lambda *_: None
+        self._eval_arity = 1
+        self._step: Callable[..., Any] = lambda *_: None
+        self._takes_index = True
+        self._clip: Callable[[Any], Any] | None = None
+        self._checked = False
+
+    # -- set up -----------------------------------------------------------------------------------------------------
+
+    def prepare_training(self, setup: OptimizerSetup, clip: Clip | None, source: Source, limit: int | None) -> None:
+        """Takes the optimizer and the training data; wraps the module for several ranks.
+
+        Args:
+            setup: The optimizer and its scheduler.
+            clip: How gradients are clipped.
+            source: The training batches.
+            limit: Most batches in an epoch; None: all.
+        """
+        self.setup = setup
+        self._parameters = list(setup.optimizer._parameter_list)
+        if self._parameters and isinstance(self._parameters[0], Mapping):
+            self._parameters = [p for group in self._parameters for p in group["params"]]
+        self._clip = clipper(clip.value, clip.algorithm) if clip is not None else None
+        self._train = (source, limit)
+        self._takes_index = call_style(self.module, "training_step", optional=("batch_idx",)) > 1
+        if self.world.size > 1:
+            self._layer = wrap_once(self.module, StepLayer)
+            self._step = self._layer
+        else:
+            self._step = self.module.training_step
+        self._checked = False
+
+    # -- data -------------------------------------------------------------------------------------------------------
+
+    def train_length(self, progress: Progress) -> int | None:
+        """Batches of the present epoch."""
+        source, limit = self._training()
+        left = source.left(progress.epoch, progress.consumed, progress.batch)
+        length = None if left is None else progress.batch + left
+        return length if limit is None else limit if length is None else min(limit, length)
+
+    def train_batches(self, progress: Progress) -> Generator[Fetched, None, None]:
+        """What is left of the present epoch."""
+        source, limit = self._training()
+        epoch, streams, place = progress.epoch, self.streams, self.cluster.place
+        if progress.batch == 0:
+            streams.begin_epoch(epoch)
+        before = (lambda batch: streams.begin_batch(epoch, batch)) if streams.per_batch else None
+        fetched = source.epoch(
+            epoch, consumed=progress.consumed, batch=progress.batch, limit=limit, before_fetch=before
+        )
+        for batch, samples, last in fetched:
+            yield to_device(batch, place), samples, last
+
+    def eval_batches(self, stage: Stage, loader: int) -> Iterator[Fetched]:
+        """The batches of one evaluation loader."""
+        source, limit = self.eval_sources[loader]
+        for batch, samples, last in source.epoch(0, limit=limit):
+            yield to_device(batch, self.cluster.place), samples, last
+
+    def _training(self) -> tuple[Source, int | None]:
+        if self._train is None:
+            raise RuntimeError("prepare_training comes first")
+        return self._train
+
+    # -- training ---------------------------------------------------------------------------------------------------
+
+    def forward_backward(self, batch: Any, batch_idx: int, plan: StepPlan) -> Any:
+        """One batch's forward and backward."""
+        layer, precision = self._layer, self.precision
+        # no_sync is read by Paddle in forward: forward must be inside it too
+        with _NOTHING if layer is None or plan.sync_grads else layer.no_sync():
+            if precision.casts:
+                with precision.autocast():
+                    outputs = self._step(batch, batch_idx) if self._takes_index else self._step(batch)
+            else:
+                outputs = self._step(batch, batch_idx) if self._takes_index else self._step(batch)
+            loss = outputs
+            if type(loss) is dict:
+                loss = loss.get("loss")
+            if not self._checked or loss is None or loss.stop_gradient:
+                self._check(loss)
+            hooks = self.hooks
+            for call in hooks["on_before_backward"]:
+                call(loss)
+            if plan.loss_weight != 1.0:
+                loss = loss * plan.loss_weight
+            precision.scale(loss).backward()
+            for call in hooks["on_after_backward"]:
+                call()
+        return outputs
+
+    def _check(self, loss: Any) -> None:
+        """Refuses what Paddle would run backward on without a word."""
+        allowed = "a tensor with one element that depends on the parameters, or a dict with it under 'loss'"
+        if not isinstance(loss, paddle.Tensor):
+            raise ModuleError("training_step's return value", got=type(loss).__name__, allowed=allowed)
+        if loss.size != 1:
+            raise ModuleError(
+                "training_step's return value", got=f"shape {list(loss.shape)}", allowed=allowed, do="Return loss.mean()."
+            )
+        if loss.stop_gradient:
+            raise ModuleError(
+                "training_step's return value",
+                got="a tensor without a gradient",
+                allowed=allowed,
+                do="Do not detach the loss, and leave stop_gradient of the parameters False.",
+            )
+        self._checked = True
+
+    def optimizer_step(self, plan: StepPlan) -> bool:
+        """Unscale, rescale, clip, step, clear."""
+        if self.setup is None:
+            raise RuntimeError("prepare_training comes first")
+        optimizer, precision, hooks = self.setup.optimizer, self.precision, self.hooks
+        found_inf = precision.unscale([optimizer]) if precision.scaler is not None else False
+        if plan.grad_rescale != 1.0:
+            self._rescale(plan.grad_rescale)
+        for call in hooks["on_before_optimizer_step"]:
+            call(optimizer)
+        if self._clip is not None and not found_inf:
+            self._clip(self._parameters)
+        stepped = precision.step([optimizer], found_inf)
+        for call in hooks["on_before_zero_grad"]:
+            call(optimizer)
+        # None instead of zeros: AdamW would go on moving a parameter whose gradient is a zero tensor
+        optimizer.clear_grad(set_to_zero=False)
+        return stepped
+
+    def _rescale(self, factor: float) -> None:
+        with paddle.no_grad():
+            for parameter in self._parameters:
+                if parameter.grad is not None:
+                    parameter.grad.scale_(factor)
+
+    def scheduler_step(self) -> None:
+        """Moves the scheduler."""
+        if self.setup is not None:
+            self.setup.scheduler.step()
+
+    # -- evaluation -------------------------------------------------------------------------------------------------
+
+    def eval_begin(self, stage: Stage) -> None:
+        """Evaluation mode; each layer's own mode is set back by `eval_end`."""
+        modes = [(layer, layer.training) for layer in self.module.sublayers(include_self=True)]
+        stack = self._evaluation = contextlib.ExitStack()
+        stack.callback(_set_modes, modes)
+        stack.enter_context(self.streams.isolated())
+        stack.enter_context(paddle.no_grad())
+        self.module.eval()
+        name = _STEPS[stage]
+        self._eval_step = getattr(self.module, name)
+        self._eval_arity = call_style(self.module, name, optional=("batch_idx", "dataloader_idx"))
+
+    def eval_step(self, stage: Stage, batch: Any, batch_idx: int, loader: int) -> Any:
+        """One batch of an evaluation."""
+        with self.precision.autocast() if self.precision.casts else _NOTHING:
+            return self._eval_step(*(batch, batch_idx, loader)[: self._eval_arity])
+
+    def eval_end(self, stage: Stage) -> None:
+        """Back to training."""
+        self._evaluation.close()
+
+    # -- ranks and numbers ------------------------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        """Seconds on the machine's monotonic clock."""
+        return time.monotonic()
+
+    def gather(self, value: Any) -> list[Any]:
+        """The plain value of every rank."""
+        return [value] if self.world.size == 1 else self.cluster.gather(value)
+
+    def read(self, values: Sequence[Any]) -> list[float]:
+        """One host read."""
+        return numbers.read(values)
+
+    def fold(self, reduce: Reduce, values: Sequence[Any], weights: Sequence[float]) -> Any:
+        """Many scalars as one, on the device."""
+        return numbers.fold(reduce, values, weights)
+
+    def held(self, value: Any) -> Any:
+        """A scalar without its graph."""
+        return numbers.held(value)
+
+    def check_scalar(self, name: str, value: Any) -> None:
+        """Refuses what is not one number."""
+        numbers.check_scalar(name, value)
+
+
+def _set_modes(modes: list[tuple[Any, bool]]) -> None:
+    for layer, training in modes:
+        layer.training = training

@@ -1,0 +1,169 @@
+"""Checkpoints of a run: what goes into one, and how it comes back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lumen.core.metrics import Reduce, Table, Total, merge_tables
+from lumen.core.progress import TrainState
+from lumen.core.records import from_record, to_record
+from lumen.errors import CheckpointError
+from lumen.loop.run import Run
+from lumen.shell import checkpoint_io, optimizer_state
+from lumen.shell.runtime import PaddleRuntime
+from lumen.shell.weights import load_weights, weights
+
+if TYPE_CHECKING:
+    from lumen.module import Module
+    from lumen.view import RunView
+
+
+def write_checkpoint(trainer: RunView, run: Run, path: str | os.PathLike[str]) -> str:
+    """Writes the run as it stands; every rank calls it, rank 0 writes.
+
+    Args:
+        trainer: Whose callbacks and module are saved.
+        run: The run; its window must be closed.
+        path: The checkpoint's folder; one that is there is replaced.
+
+    Raises:
+        CheckpointError: A window is open, or the checkpoint cannot be written.
+    """
+    runtime, module = run.runtime, trainer.module
+    if not isinstance(runtime, PaddleRuntime) or module is None:
+        raise CheckpointError("save_checkpoint", got="no run on paddle", do="Call it during fit.")
+    if run.progress.window:
+        raise CheckpointError(
+            "save_checkpoint",
+            got=f"{run.progress.window} batches of an open window, whose gradients are in no checkpoint",
+            do="Use trainer.request_checkpoint(): it is honoured at the window's end.",
+        )
+    table = merge_tables(runtime.gather(run.logbook.epoch_table() if run.progress.batch else {}))
+    streams = runtime.gather(runtime.streams.capture())
+    extra: dict[str, Any] = {}
+    run.fire("on_save_checkpoint", extra)
+    states = {callback.state_key: dict(callback.state_dict()) for callback in trainer.callbacks}
+    target = os.fspath(path)
+    if trainer.is_global_zero:
+        sections = _sections(trainer, run, runtime, module)
+        sections |= {"callbacks": states, "extra": extra, "rng": streams, "logbook": _table_record(table)}
+        checkpoint_io.write(target, sections, manifest=_manifest(run))
+    runtime.cluster.wait(f"checkpoint:{target}")
+    return target
+
+
+def _sections(trainer: RunView, run: Run, runtime: PaddleRuntime, module: Module) -> dict[str, Any]:
+    state = attrs.evolve(run.state, progress=attrs.evolve(run.progress, seconds=run.seconds, seconds_before=run.seconds))
+    sections: dict[str, Any] = {
+        "model": weights(module),
+        "state": to_record(state),
+        "seed": trainer.seed,
+        "hparams": _plain(module.hparams),
+        "metrics": dict(run.logbook.callback),
+        "data": runtime.data_facts(),
+    }
+    setup = runtime.setup
+    if setup is not None:
+        sections["optimizers"] = [optimizer_state.capture(setup.optimizer, module)]
+        if setup.scheduler is not None:
+            sections["schedulers"] = [optimizer_state.scheduler_state(setup.scheduler)]
+    if runtime.precision.scaler is not None:
+        sections["scaler"] = runtime.precision.state()
+    return sections
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The hyper-parameters that JSON can hold; of others their repr, to be read by people."""
+    return {k: v if isinstance(v, (bool, int, float, str, type(None))) else repr(v) for k, v in values.items()}
+
+
+def _manifest(run: Run) -> dict[str, Any]:
+    progress = run.progress
+    return {
+        "epoch": progress.epoch,
+        "batch": progress.batch,
+        "step": progress.step,
+        "samples": progress.samples,
+        "world": run.runtime.world.size,
+        "policy": repr(run.policy),
+    }
+
+
+def _table_record(table: Table) -> dict[str, Any]:
+    return {name: [of.reduce.value, of.value, of.weight] for name, of in table.items()}
+
+
+def read_checkpoint(path: str) -> checkpoint_io.Checkpoint:
+    """Reads and verifies a checkpoint; see `checkpoint_io.read`."""
+    return checkpoint_io.read(path)
+
+
+def restore_weights(checkpoint: checkpoint_io.Checkpoint, trainer: RunView, run: Run, module: Module) -> None:
+    """Sets the module's weights, and lets module and callbacks take back what they had added.
+
+    Raises:
+        CheckpointError: The weights are another model's.
+    """
+    load_weights(module, checkpoint.sections["model"], str(checkpoint.path))
+    run.fire("on_load_checkpoint", checkpoint.sections.get("extra", {}))
+
+
+def restore_fit(checkpoint: checkpoint_io.Checkpoint, trainer: RunView, run: Run, module: Module) -> None:
+    """Sets back everything that a fit goes on from, but for the counters.
+
+    Raises:
+        CheckpointError: Something in the checkpoint does not fit this run.
+    """
+    runtime, sections = run.runtime, checkpoint.sections
+    if not isinstance(runtime, PaddleRuntime) or runtime.setup is None:
+        raise CheckpointError(str(checkpoint.path), got="no run on paddle", do="Call fit.")
+    _check_sections(checkpoint, runtime)
+    restore_weights(checkpoint, trainer, run, module)
+    optimizer_state.restore(runtime.setup.optimizer, module, sections["optimizers"][0])
+    if runtime.setup.scheduler is not None:
+        optimizer_state.restore_scheduler(runtime.setup.scheduler, sections["schedulers"][0])
+    runtime.precision.restore(sections.get("scaler", {}))
+    for callback in trainer.callbacks:
+        state = sections["callbacks"].get(callback.state_key)
+        if state:
+            callback.load_state_dict(state)
+    world, streams = runtime.world, sections["rng"]
+    if run.progress.batch and world.rank < len(streams):
+        runtime.streams.restore(streams[world.rank])
+    elif run.progress.batch:
+        runtime.streams.begin_epoch(run.progress.epoch)
+    run.logbook.callback = {name: float(value) for name, value in sections["metrics"].items()}
+    if world.rank == 0:
+        run.logbook.carry({n: Total(Reduce(r), v, w) for n, (r, v, w) in sections["logbook"].items()})
+
+
+def _check_sections(checkpoint: checkpoint_io.Checkpoint, runtime: PaddleRuntime) -> None:
+    sections, name = checkpoint.sections, str(checkpoint.path)
+    setup = runtime.setup
+    if "optimizers" not in sections:
+        raise CheckpointError(name, got="no optimizer state", do="It was saved outside of fit; load its weights only.")
+    if setup is not None and (setup.scheduler is not None) != ("schedulers" in sections):
+        raise CheckpointError(
+            name,
+            got="a scheduler" if "schedulers" in sections else "no scheduler",
+            allowed="the same as configure_optimizers now returns",
+            do="Return the optimizer and scheduler that the run was saved with.",
+        )
+    saved = sections.get("data", {})
+    now = runtime.data_facts()
+    if saved.get("length") != now["length"]:
+        raise CheckpointError(
+            name,
+            got=f"a training set of {saved.get('length')} samples; now it has {now['length']}",
+            do="Go on with the data that the run was started with.",
+        )
+
+
+def saved_state(checkpoint: checkpoint_io.Checkpoint) -> TrainState:
+    """The counters of a checkpoint."""
+    state: TrainState = from_record(checkpoint.sections["state"], TrainState)
+    return state
