@@ -94,7 +94,7 @@ def checkpoint_folders(callbacks: Sequence[Callback], loggers: Sequence[Logger],
     if any(isinstance(c, ModelCheckpoint) and c.dirpath is None for c in callbacks):
         folders.append(os.path.join(root, "checkpoints"))
         for logger in loggers:
-            parent = os.path.dirname(logger.log_dir)
+            parent = os.path.dirname(logger.log_dir or "")
             if os.path.isdir(parent):
                 folders += [os.path.join(parent, version, "checkpoints") for version in sorted(os.listdir(parent))]
     return list(dict.fromkeys(folders))

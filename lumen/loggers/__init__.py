@@ -1,0 +1,1 @@
+"""Loggers: where the values of a run are written."""
