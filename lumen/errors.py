@@ -31,7 +31,8 @@ class LumenError(Exception):
         facts = [f"got {self.got!r}"] if self.got is not None else []
         facts += [f"allowed: {self.allowed}"] if self.allowed else []
         head = f"{self.argument}: {'; '.join(facts)}" if facts else self.argument
-        return f"{head}. {self.do}".rstrip(" .") + "." if self.do else head
+        text = f"{head}. {self.do}".rstrip(" .")
+        return head if not self.do else text if text.endswith(("?", "!")) else f"{text}."
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.argument, self.got, self.allowed, self.do)
