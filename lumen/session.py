@@ -20,13 +20,14 @@ from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 from lumen.module import Module
 from lumen.parts import checkpoint_folders
+from lumen.seeding import draw_seed
 from lumen.shell import checkpoint_io, launcher
 from lumen.shell.cluster import connect
 from lumen.shell.loaders import Source, open_source
 from lumen.shell.optimizers import read_optimizers
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.precision import Precision
-from lumen.shell.rng import Streams, draw_seed
+from lumen.shell.rng import Streams
 from lumen.shell.runtime import PaddleRuntime
 from lumen.snapshot import restore_fit, restore_weights, saved_state
 

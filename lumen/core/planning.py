@@ -61,6 +61,11 @@ _plan = functools.lru_cache(maxsize=256)(StepPlan)  # few distinct plans, and bu
 _GO_ON = ClosePlan(False, None)
 
 
+def _micro(accumulate: int) -> StepPlan:
+    """The plan of a batch that closes no window."""
+    return _plan(False, 1.0 / accumulate, 1.0, False, False, False, False, False, False, False)
+
+
 def plan_step(policy: Policy, progress: Progress, *, last: bool, samples: int = 0) -> StepPlan:
     """Decides all that can be known of the next batch.
 
@@ -82,7 +87,7 @@ def plan_step(policy: Policy, progress: Progress, *, last: bool, samples: int = 
     accumulate = policy.accumulate
     window = progress.window + 1
     if window < accumulate and not last:
-        return _plan(False, 1.0 / accumulate, 1.0, False, False, False, False, False, False, False)
+        return _micro(accumulate)
     log = policy.log is not None and _due(policy.log, policy, progress, last, samples)
     validate = policy.validate is not None and _validation_due(policy.validate, policy, progress, last, samples)
     checkpoint = policy.checkpoint_on_validation and validate

@@ -39,8 +39,11 @@ def fit(run: Run, *, sanity: bool = False) -> None:
         logbook.scope = Scope.TRAIN_BATCH
         before = run.progress.batches
         batches = run.runtime.train_batches(run.progress)
+        batch_idx = run.progress.batch
+        run.look_ahead()
         for batch, samples, last in batches:
-            run_step(run, batch, samples, last)
+            run_step(run, batch, batch_idx, samples, last)
+            batch_idx += 1
             if run.stopped is not None:
                 break
         batches.close()

@@ -66,10 +66,11 @@ class Logbook:
         self._idle = True
         self._window = 1
         self._carried: Table = {}
+        self._shown: dict[str, None] = {}  # names to show, also between epochs
 
     # -- what the loops tell ----------------------------------------------------------------------------------------
 
-    def begin_batch(self, batch: Any, *, opens_window: bool = False, suffix: str = "") -> None:
+    def begin_batch(self, batch: Any, opens_window: bool = False, suffix: str = "") -> None:
         """A new batch: what its values are weighted by, and whether the step values of the window before are over."""
         self._batch = batch
         self._idle = False
@@ -163,6 +164,8 @@ class Logbook:
         of = Reduce(reduce_fx)
         entry = _Entry((on_step, on_epoch, of, prog_bar, logger), self.scope, self.scope is Scope.TRAIN_BATCH)
         entry.declared = declared
+        if prog_bar:
+            self._shown[name] = None
         carried = self._carried.pop(name, None)
         entry.folded = carried if carried is not None and carried.reduce is of else None
         return entry
@@ -235,10 +238,9 @@ class Logbook:
         steps = {name: entry for name, entry in self._steps() if entry.prog_bar}
         table = self._read({n: (e.reduce, [v for v, _ in e.step], [w for _, w in e.step]) for n, e in steps.items()})
         shown = {name: result(of) for name, of in table.items()}
-        for entries in (self._train, self._eval):
-            for name, entry in entries.items():
-                if entry.prog_bar and name in self.callback:
-                    shown.setdefault(name, self.callback[name])
+        for name in self._shown:
+            if name in self.callback:
+                shown.setdefault(name, self.callback[name])
         return shown
 
     def _read(self, parts: Mapping[str, tuple[Reduce, list[Any], list[float]]]) -> Table:

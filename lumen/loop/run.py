@@ -8,6 +8,7 @@ from typing import Any
 from lumen.core.planning import StepPlan
 from lumen.core.policy import Policy, StopReason
 from lumen.core.progress import Progress, TrainState
+from lumen.core.quiet import advance_quiet, quiet_batches, quiet_plans
 from lumen.core.requests import NO_AGREED, NO_REQUEST, Agreed, Request, merge
 from lumen.loop.logbook import Logbook
 from lumen.loop.runtime import Hooks, Runtime, Stage
@@ -30,6 +31,12 @@ class Run:
         asked: Agreed requests that still wait.
         logbook: The logged values.
         eval_loaders: Number of evaluation loaders; 0: no validation.
+        quiet: How many of the next batches only train.
+        quiet_plans: The plans of such batches: inside a window, and closing one.
+        quiet_done: Batches trained on since `progress` was last added up; likewise `quiet_skipped`, `quiet_samples`.
+        accumulate: Batches per window.
+        window: Batches in the window that is open.
+        held: What this rank asked for since the ranks last shared their requests.
         base_seconds: Training time of the runs that this one goes on from.
     """
 
@@ -39,7 +46,7 @@ class Run:
         self.hooks = hooks
         runtime.hooks = hooks
         self.stage = stage
-        self.progress: Progress = state.progress
+        self._progress: Progress = state.progress
         self.stopped: StopReason | None = state.stopped
         self.asked: Agreed = state.asked
         self.plan: StepPlan | None = None
@@ -49,7 +56,41 @@ class Run:
         self.started = runtime.clock()
         self.reason = ""
         self.counts_seconds = policy.counts_seconds
-        self._held: Request = NO_REQUEST
+        self.quiet = 0
+        self.quiet_plans = quiet_plans(policy)
+        self.accumulate = policy.accumulate
+        self.window = state.progress.window
+        self.quiet_done = 0
+        self.quiet_skipped = 0
+        self.quiet_samples = 0
+        self.held: Request = NO_REQUEST
+
+    @property
+    def progress(self) -> Progress:
+        """The counters as they are now; batches of a quiet stretch are added up when somebody asks."""
+        if self.quiet_done:
+            self._progress = advance_quiet(
+                self.policy,
+                self._progress,
+                batches=self.quiet_done,
+                skipped=self.quiet_skipped,
+                samples=self.quiet_samples,
+            )
+            self.quiet_done = self.quiet_skipped = self.quiet_samples = 0
+        return self._progress
+
+    @progress.setter
+    def progress(self, value: Progress) -> None:
+        self._progress = value
+        self.quiet_done = self.quiet_skipped = self.quiet_samples = 0
+
+    def look_ahead(self) -> None:
+        """Finds how many of the next batches are quiet, and which plans they have."""
+        progress, length = self.progress, self.policy.epoch_batches
+        alone = self.runtime.world.size == 1
+        left = None if length is None else length - progress.batch
+        waiting = self.asked is not NO_AGREED or self.counts_seconds
+        self.quiet = 0 if waiting else quiet_batches(self.policy, progress, left=left, alone=alone)
 
     @property
     def state(self) -> TrainState:
@@ -63,11 +104,11 @@ class Run:
 
     def ask(self, request: Request) -> None:
         """Holds a request of this rank until the ranks share theirs."""
-        self._held = merge(self._held, request)
+        self.held = merge(self.held, request)
 
     def take(self) -> Request:
         """What this rank asked for since the last time."""
-        held, self._held = self._held, NO_REQUEST
+        held, self.held = self.held, NO_REQUEST
         return held
 
     def fire(self, hook: str, *args: Any) -> None:

@@ -15,29 +15,42 @@ from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 
 
-def run_step(run: Run, batch: Any, samples: int, last: bool) -> None:
+def run_step(run: Run, batch: Any, batch_idx: int, samples: int, last: bool) -> None:
     """Trains on one batch and does all that is due after it.
 
     Args:
         run: The run; its progress is advanced.
         batch: On the device.
+        batch_idx: Its number in the epoch.
         samples: Samples of the batch over all ranks.
         last: Whether the epoch ends with it.
     """
-    runtime, hooks, policy, progress = run.runtime, run.hooks, run.policy, run.progress
-    plan = run.plan = plan_step(policy, progress, last=last, samples=samples)  # pure: what to do
-    batch_idx = progress.batch
-    run.logbook.begin_batch(batch, opens_window=progress.window == 0)
+    runtime, hooks = run.runtime, run.hooks
+    quiet, window = run.quiet, run.window
+    if quiet:
+        run.quiet = quiet - 1
+        plan = run.quiet_plans[window + 1 == run.accumulate]
+    else:
+        plan = plan_step(run.policy, run.progress, last=last, samples=samples)  # pure: what to do
+    run.plan = plan
+    run.window = 0 if plan.optimizer_step else window + 1
+    run.logbook.begin_batch(batch, window == 0)
     for call in hooks["on_train_batch_start"]:
         call(batch, batch_idx)
     outputs = runtime.forward_backward(batch, batch_idx, plan)
     stepped = plan.optimizer_step and runtime.optimizer_step(plan)
     if plan.scheduler_step and (stepped or _counts_epochs(run)):
         runtime.scheduler_step()
-    progress = run.progress = advance(progress, plan, stepped=stepped, samples=samples)  # pure: what happened
+    if quiet:
+        run.quiet_done += 1
+        run.quiet_samples += samples
+        if plan.optimizer_step and not stepped:
+            run.quiet_skipped += 1
+    else:
+        run.progress = advance(run.progress, plan, stepped=stepped, samples=samples)  # pure: what happened
     for call in hooks["on_train_batch_end"]:
         call(outputs, batch, batch_idx)
-    if plan.optimizer_step:
+    if plan.optimizer_step and (not quiet or run.held is not NO_REQUEST):
         _close_window(run, plan)
 
 
@@ -47,7 +60,7 @@ def _counts_epochs(run: Run) -> bool:
 
 def _close_window(run: Run, plan: StepPlan) -> None:
     """Validation, logging, agreement, checkpoint, stop."""
-    if plan.agree:
+    if plan.agree or run.runtime.world.size == 1:
         if plan.end_epoch or plan.log or plan.validate or plan.checkpoint:
             _share(run, plan)
         else:
@@ -56,6 +69,7 @@ def _close_window(run: Run, plan: StepPlan) -> None:
     run.asked, run.stopped = close.asked, close.stop
     if close.checkpoint:
         run.fire("on_checkpoint")
+    run.look_ahead()
 
 
 def _share(run: Run, plan: StepPlan) -> None:

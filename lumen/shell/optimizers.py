@@ -60,6 +60,14 @@ def read_optimizers(returned: Any) -> OptimizerSetup:
     return _with_scheduler(optimizer, config, attached)
 
 
+def optimizer_parameters(optimizer: Any) -> list[Any]:
+    """The parameters that an optimizer steps, those of all its groups."""
+    parameters: list[Any] = optimizer._parameter_list
+    if parameters and isinstance(parameters[0], Mapping):
+        return [parameter for group in optimizer._param_groups for parameter in group["params"]]
+    return parameters
+
+
 def _scheduler_class() -> type:
     kind: type = paddle.optimizer.lr.LRScheduler
     return kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from lumen.core.metrics import Reduce
@@ -17,7 +17,7 @@ from lumen.shell import numbers
 from lumen.shell.cluster import Cluster
 from lumen.shell.layers import StepLayer, call_style, wrap_once
 from lumen.shell.loaders import Source
-from lumen.shell.optimizers import OptimizerSetup
+from lumen.shell.optimizers import OptimizerSetup, optimizer_parameters
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.precision import Precision, clipper
 from lumen.shell.rng import Streams
@@ -60,9 +60,9 @@ class PaddleRuntime:
         self.batch_size = batch_size_of
         self.setup: OptimizerSetup | None = None
         self.eval_sources: Sequence[tuple[Source, int | None]] = ()
+        self.sanity_limit = -1
         self._train: tuple[Source, int | None] | None = None
         self._layer: Any = None
-        self._parameters: list[Any] = []
         self._evaluation = contextlib.ExitStack()
         self._eval_step: Callable[..., Any] = lambda *_: None
         self._eval_arity = 1
@@ -83,9 +83,6 @@ class PaddleRuntime:
             limit: Most batches in an epoch; None: all.
         """
         self.setup = setup
-        self._parameters = list(setup.optimizer._parameter_list)
-        if self._parameters and isinstance(self._parameters[0], Mapping):
-            self._parameters = [p for group in self._parameters for p in group["params"]]
         self._clip = clipper(clip.value, clip.algorithm) if clip is not None else None
         self._train = (source, limit)
         self._takes_index = call_style(self.module, "training_step", optional=("batch_idx",)) > 1
@@ -121,8 +118,20 @@ class PaddleRuntime:
     def eval_batches(self, stage: Stage, loader: int) -> Iterator[Fetched]:
         """The batches of one evaluation loader."""
         source, limit = self.eval_sources[loader]
+        if stage is Stage.SANITY and self.sanity_limit >= 0:
+            limit = self.sanity_limit if limit is None else min(limit, self.sanity_limit)
         for batch, samples, last in source.epoch(0, limit=limit):
             yield to_device(batch, self.cluster.place), samples, last
+
+    def data_facts(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the training data, to be compared on resume."""
+        if self._train is None:
+            return {"length": None, "batch_size": None}
+        config = self._train[0].config
+        return {
+            "length": config.length if config is not None else None,
+            "batch_size": config.batch_size if config is not None else None,
+        }
 
     def _training(self) -> tuple[Source, int | None]:
         if self._train is None:
@@ -179,25 +188,22 @@ class PaddleRuntime:
         if self.setup is None:
             raise RuntimeError("prepare_training comes first")
         optimizer, precision, hooks = self.setup.optimizer, self.precision, self.hooks
+        parameters = optimizer_parameters(optimizer)
         found_inf = precision.unscale([optimizer]) if precision.scaler is not None else False
         if plan.grad_rescale != 1.0:
-            self._rescale(plan.grad_rescale)
+            _rescale(parameters, plan.grad_rescale)
         for call in hooks["on_before_optimizer_step"]:
             call(optimizer)
         if self._clip is not None and not found_inf:
-            self._clip(self._parameters)
+            self._clip(parameters)
         stepped = precision.step([optimizer], found_inf)
         for call in hooks["on_before_zero_grad"]:
             call(optimizer)
-        # None instead of zeros: AdamW would go on moving a parameter whose gradient is a zero tensor
-        optimizer.clear_grad(set_to_zero=False)
+        # None instead of zeros: AdamW would go on moving a parameter whose gradient is a zero tensor. One by one, since
+        # optimizer.clear_grad costs 2 to 3 % of a small model's step (measured on 2.6.2 and 3.3.1)
+        for parameter in parameters:
+            parameter.clear_gradient(False)
         return stepped
-
-    def _rescale(self, factor: float) -> None:
-        with paddle.no_grad():
-            for parameter in self._parameters:
-                if parameter.grad is not None:
-                    parameter.grad.scale_(factor)
 
     def scheduler_step(self) -> None:
         """Moves the scheduler."""
@@ -252,6 +258,13 @@ class PaddleRuntime:
     def check_scalar(self, name: str, value: Any) -> None:
         """Refuses what is not one number."""
         numbers.check_scalar(name, value)
+
+
+def _rescale(parameters: Sequence[Any], factor: float) -> None:
+    with paddle.no_grad():
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.scale_(factor)
 
 
 def _set_modes(modes: list[tuple[Any, bool]]) -> None:
