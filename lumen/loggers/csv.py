@@ -218,7 +218,7 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, numbers.Integral):
         return str(int(value))
     try:
-        return repr(float(value + 0))  # a text has no `+ 0`: it is refused, even if it could be read as a number
+        return repr(float(value - 0))  # a text has no `- 0`: it is refused, even if it could be read as a number
     except (TypeError, ValueError):
         raise ConfigError(f"the value logged as {name!r}", got=value, allowed="a number") from None
 
