@@ -18,7 +18,7 @@ from lumen.shell.cluster import Cluster
 from lumen.shell.layers import StepLayer, call_style, wrap_once
 from lumen.shell.loaders import Source
 from lumen.shell.optimizers import OptimizerSetup, optimizer_parameters
-from lumen.shell.paddle_shim import paddle
+from lumen.shell.paddle_shim import gpu_count, paddle
 from lumen.shell.precision import Precision, clipper
 from lumen.shell.rng import Streams
 from lumen.shell.transfer import to_device
@@ -53,6 +53,7 @@ class PaddleRuntime:
     ) -> None:
         self.cluster = cluster
         self.world = cluster.world
+        self._place = cluster.place if gpu_count() else None
         self.module = module
         self.precision = precision
         self.streams = streams
@@ -105,7 +106,7 @@ class PaddleRuntime:
     def train_batches(self, progress: Progress) -> Generator[Fetched, None, None]:
         """What is left of the present epoch."""
         source, limit = self._training()
-        epoch, streams, place = progress.epoch, self.streams, self.cluster.place
+        epoch, streams, place = progress.epoch, self.streams, self._place
         if progress.batch == 0:
             streams.begin_epoch(epoch)
         before = (lambda batch: streams.begin_batch(epoch, batch)) if streams.per_batch else None
@@ -121,7 +122,7 @@ class PaddleRuntime:
         if stage is Stage.SANITY and self.sanity_limit >= 0:
             limit = self.sanity_limit if limit is None else min(limit, self.sanity_limit)
         for batch, samples, last in source.epoch(0, limit=limit):
-            yield to_device(batch, self.cluster.place), samples, last
+            yield to_device(batch, self._place), samples, last
 
     def data_facts(self) -> dict[str, Any]:
         """What a checkpoint keeps of the training data, to be compared on resume."""

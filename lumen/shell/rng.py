@@ -1,0 +1,124 @@
+"""The random numbers that training meets: derived for each epoch, saved and set back inside one."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from lumen.core.seeding import stream_key
+from lumen.errors import CheckpointError
+from lumen.shell.paddle_shim import gpu_count, is_paddle2, paddle
+
+
+class Streams:
+    """Paddle's, numpy's and Python's global generators of one rank in one run.
+
+    Args:
+        seed: The run's seed, >= 0.
+        rank: The global rank, >= 0.
+
+    Attributes:
+        per_batch: Whether Paddle's generator must be derived for every batch: where its state cannot be set back from
+            plain data (Paddle 2.6.2 on a CPU loses the engine). Elsewhere the 6 to 11 us of it are saved.
+    """
+
+    def __init__(self, seed: int, rank: int) -> None:
+        self._seed = seed
+        self._rank = rank
+        self.per_batch = is_paddle2 and not gpu_count()
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Derives all three streams for an epoch."""
+        paddle.seed(stream_key(self._seed, epoch, self._rank, "paddle"))
+        np.random.seed(stream_key(self._seed, epoch, self._rank, "numpy"))
+        random.seed(stream_key(self._seed, epoch, self._rank, "python"))
+
+    def begin_batch(self, epoch: int, batch: int) -> None:
+        """Derives Paddle's stream for one batch; called where `per_batch` says so."""
+        paddle.seed(stream_key(self._seed, epoch, self._rank, "paddle", batch))
+
+    def capture(self) -> dict[str, Any]:
+        """The states of all three, as plain data and arrays."""
+        kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+        version, words, gauss_next = random.getstate()
+        return {
+            "numpy": {
+                "kind": str(kind),
+                "keys": np.asarray(keys, dtype="uint32"),
+                "position": int(position),
+                "has_gauss": int(has_gauss),
+                "gauss": float(gauss),
+            },
+            "python": {"version": version, "words": np.asarray(words, dtype="uint64"), "gauss_next": gauss_next},
+            "paddle": [] if self.per_batch else [_plain(state) for state in paddle_states()],
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Sets all three to states that `capture` gave, on this Paddle and kind of device.
+
+        Raises:
+            CheckpointError: The states are another Paddle's or another kind of device's.
+        """
+        numpy, python = saved["numpy"], saved["python"]
+        states = [] if self.per_batch else self._paddle_states(saved["paddle"])
+        np.random.set_state(
+            (numpy["kind"], numpy["keys"], numpy["position"], numpy["has_gauss"], numpy["gauss"])
+        )
+        random.setstate((python["version"], tuple(int(word) for word in python["words"]), python["gauss_next"]))
+        if states:
+            set_paddle_states(states)
+
+    def _paddle_states(self, saved: list[Any]) -> list[Any]:
+        now = paddle_states()
+        if len(now) != len(saved) or any(len(_plain(n)) != len(s) for n, s in zip(now, saved, strict=True)):
+            raise CheckpointError(
+                "random states",
+                got="those of another version of Paddle or another kind of device",
+                allowed="those of the Paddle that runs now",
+                do="Resume with the Paddle and the device that the run was saved with, or at an epoch's end.",
+            )
+        return [_rebuilt(type(state), plain) for state, plain in zip(now, saved, strict=True)]
+
+    @contextlib.contextmanager
+    def isolated(self) -> Iterator[None]:
+        """Sets all three generators back afterwards, whatever happened inside."""
+        numpy, python, device = np.random.get_state(), random.getstate(), paddle_states()
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy)
+            random.setstate(python)
+            set_paddle_states(device)
+
+
+def paddle_states() -> list[Any]:
+    """The states of Paddle's generators: the CPU's, then those of the GPUs."""
+    return [_cpu().get_state(), *(paddle.get_cuda_rng_state() if gpu_count() else [])]
+
+
+def _rebuilt(kind: Any, plain: list[Any]) -> Any:
+    state = kind.__new__(kind)
+    state.__setstate__((*plain[:3], *(list(text.encode("ascii")) for text in plain[3:])))
+    return state
+
+
+def set_paddle_states(states: list[Any]) -> None:
+    """Sets the generators to states that `paddle_states` gave in this process, or that were rebuilt from plain data."""
+    _cpu().set_state(states[0])
+    if len(states) > 1:
+        paddle.set_cuda_rng_state(states[1:])
+
+
+def _cpu() -> Any:
+    """Paddle's generator of the CPU (`paddle.get_rng_state("cpu")` fails on 2.6.2)."""
+    return paddle.base.core.default_cpu_generator()
+
+
+def _plain(state: Any) -> list[Any]:
+    """Device, seed and offset of a generator, and the text of its engine where there is one (Paddle 3 on a CPU)."""
+    device, seed, offset, *engine = state.__getstate__()
+    return [device, seed, offset, *(bytes(part).decode("ascii") for part in engine if part)]
