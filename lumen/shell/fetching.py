@@ -1,0 +1,185 @@
+"""Fetching: samples to a batch, in this process or in workers."""
+
+from __future__ import annotations
+
+import random
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from lumen.core.seeding import stream_key
+from lumen.errors import DataError
+from lumen.shell.paddle_shim import paddle
+
+from paddle.io.dataloader.collate import default_collate_fn, default_convert_fn  # isort: skip  # after the shim
+
+_KEPT = ("use_shared_memory", "timeout", "worker_init_fn", "prefetch_factor", "use_buffer_reader", "reader_buffer_size", "places")
+
+
+class Fetch:
+    """Makes a batch of some samples, as the user's loader does, in the process that calls it.
+
+    With `num_workers=0` Paddle's loader reads in a thread that shares the global generators with training, runs ahead,
+    and hangs for ever when anything in it raises (all measured): so lumen reads by itself.
+
+    Args:
+        loader: The user's DataLoader.
+        rank: The global rank, for notes and for the workers' randomness.
+        seed: The run's seed.
+        unbatched: Whether an item is given as it is, without a batch dimension.
+    """
+
+    def __init__(self, loader: Any, *, rank: int, seed: int, unbatched: bool) -> None:
+        self.dataset = loader.dataset
+        default = default_convert_fn if unbatched else default_collate_fn
+        self.collate = loader.collate_fn if loader.collate_fn is not None else default
+        self.rank = rank
+        self.seed = seed
+        self.unbatched = unbatched
+
+    def __call__(self, indices: Sequence[int], epoch: int) -> Any:
+        """The batch of these samples."""
+        items = []
+        for index in indices:
+            try:
+                items.append(self.dataset[int(index)])
+            except Exception as error:
+                note(error, f"lumen: dataset[{int(index)}], epoch {epoch}, rank {self.rank}{_worker()}")
+                raise
+        return self.collate(items[0] if self.unbatched else items)
+
+
+def note(error: BaseException, text: str) -> None:
+    """Adds a line to an error's traceback, where Python can (3.11 on)."""
+    if sys.version_info >= (3, 11):
+        error.add_note(text)
+
+
+def _worker() -> str:
+    info = paddle.io.get_worker_info()
+    return f", worker {info.id}" if info is not None else ""
+
+
+class _Failure:
+    """An error of a worker, on its way to the main process."""
+
+    def __init__(self, error: Exception) -> None:
+        self.text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        self.error: Exception | None = error
+
+    def __getstate__(self) -> dict[str, Any]:
+        import multiprocessing.reduction as reduction
+
+        try:
+            reduction.ForkingPickler.dumps(self.error)
+        except Exception:
+            return {"text": self.text, "error": None}
+        return {"text": self.text, "error": self.error}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.text, self.error = state["text"], state["error"]
+
+    def throw(self) -> None:
+        """Raises the worker's error, with the traceback that it had there as a note."""
+        if self.error is None:
+            raise DataError("a dataset in a worker", got="an error that cannot be sent", do=self.text)
+        note(self.error, f"lumen: in a worker process:\n{self.text.rstrip()}")
+        raise self.error
+
+
+class _Tickets:
+    """What Paddle takes for a batch sampler: it hands out one ticket a batch, and never raises."""
+
+    def __init__(self) -> None:
+        self.indices: Iterator[Sequence[int]] = iter(())
+        self.epoch = self.first = self.count = 0
+
+    def __iter__(self) -> Iterator[list[tuple[int, int, list[int]]]]:
+        for number, samples in enumerate(self.indices, start=self.first):
+            yield [(self.epoch, number, [int(sample) for sample in samples])]
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class _Batches(paddle.io.Dataset):  # type: ignore[misc]
+    """A dataset whose items are whole batches; a worker gives an error back as an item."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        super().__init__()
+        self.fetch = fetch
+
+    def __getitem__(self, ticket: tuple[int, int, list[int]]) -> Any:
+        epoch, number, samples = ticket
+        # by batch, not by worker: the same on a resume, whatever the number of workers
+        key = stream_key(self.fetch.seed, epoch, self.fetch.rank, "worker", number)
+        np.random.seed(key)
+        random.seed(key)
+        try:
+            return self.fetch(samples, epoch)
+        except Exception as error:
+            return _Failure(error)
+
+    def __len__(self) -> int:
+        return len(self.fetch.dataset)
+
+
+def _only(items: list[Any]) -> Any:
+    """Collation of one ready batch. A failure travels beside an array, since Paddle expects one."""
+    item = items[0]
+    return [np.zeros(1, "float32"), item] if isinstance(item, _Failure) else item
+
+
+class WorkerPool:
+    """The user's worker processes, reading the batches that lumen asks for.
+
+    Args:
+        loader: The user's DataLoader, whose settings are kept.
+        fetch: Makes the batches.
+    """
+
+    def __init__(self, loader: Any, fetch: Fetch) -> None:
+        self._tickets = _Tickets()
+        settings = {name: getattr(loader, name) for name in _KEPT if hasattr(loader, name)}
+        self._loader = paddle.io.DataLoader(
+            _Batches(fetch),
+            batch_sampler=self._tickets,
+            collate_fn=_only,
+            num_workers=loader.num_workers,
+            persistent_workers=loader._persistent_workers,
+            return_list=True,
+            **settings,
+        )
+        self._reading: Any = None
+
+    def batches(
+        self, indices: Iterator[Sequence[int]], epoch: int, first: int, count: int | None
+    ) -> Iterator[Any]:
+        """The batches of these samples.
+
+        Args:
+            indices: The samples of each batch.
+            epoch: The epoch.
+            first: Number of the first batch in the epoch.
+            count: How many there are; None: not known.
+        """
+        tickets = self._tickets
+        tickets.indices, tickets.epoch, tickets.first = indices, epoch, first
+        tickets.count = count if count is not None else sys.maxsize
+        state = np.random.get_state()
+        reading = self._reading = iter(self._loader)
+        np.random.set_state(state)  # Paddle draws a seed for its workers: the run's own numbers must not move by it
+        for batch in reading:
+            if isinstance(batch, list) and len(batch) == 2 and isinstance(batch[1], _Failure):
+                self.close()
+                batch[1].throw()
+            yield batch
+
+    def close(self) -> None:
+        """Ends the workers."""
+        reading, self._reading = self._reading, None
+        if reading is not None and hasattr(reading, "_try_shutdown_all"):
+            reading._try_shutdown_all()
