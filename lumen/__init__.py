@@ -7,6 +7,7 @@ change nothing in the process.
 from __future__ import annotations
 
 import importlib
+import zlib as _zlib  # noqa: F401  Paddle 2.6.2 crashes Python's if it is loaded first: `import lumen` is often before it
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

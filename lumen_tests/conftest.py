@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import multiprocessing
 import os
 import shutil
@@ -15,9 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-if importlib.util.find_spec("paddle") is not None:
-    import lumen.shell.paddle_shim  # Paddle's import writes to the environment: once, before any test
 
 OWN = ("PYTEST_CURRENT_TEST",)  # pytest sets it around each phase of a test
 GRACE = 5.0  # seconds that a thread or a child which was told to end may take

@@ -73,7 +73,7 @@ def main(args) -> None:
         train, val, test = train[:64], val[:32], test[:32]
     stopping = lumen.EarlyStopping(monitor="val_acc", mode="max", patience=8)
     trainer = lumen.Trainer(
-        max_epochs=2 if args.tiny else args.max_epochs,
+        max_epochs=min(args.max_epochs, 2) if args.tiny else args.max_epochs,
         devices=args.devices,
         default_root_dir=args.root,
         callbacks=[lumen.ModelCheckpoint(monitor="val_acc", mode="max"), stopping],
@@ -91,7 +91,7 @@ def main(args) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", type=int, default=1, help="how many processes train together")
-    parser.add_argument("--max-epochs", type=int, default=25)
+    parser.add_argument("--max-epochs", type=int, default=20)
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint, if there is one")
     parser.add_argument("--root", default="digits_run", help="the folder of logs and checkpoints")
     parser.add_argument("--tiny", action="store_true", help="a few images and two epochs, to see that it runs")
