@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from lumen.callbacks.base import Callback, overrides
 from lumen.callbacks.model_checkpoint import ModelCheckpoint
@@ -90,11 +90,9 @@ def checkpoint_folders(callbacks: Sequence[Callback], loggers: Sequence[Logger],
         loggers: Its loggers.
         root: Its folder.
     """
-    folders = [str(c.dirpath) for c in callbacks if isinstance(c, ModelCheckpoint) and c.dirpath is not None]
+    folders = [c.dirpath for c in callbacks if isinstance(c, ModelCheckpoint) and c.dirpath is not None]
     if any(isinstance(c, ModelCheckpoint) and c.dirpath is None for c in callbacks):
-        folders.append(os.path.join(root, "checkpoints"))
-        for logger in loggers:
-            parent = os.path.dirname(logger.log_dir or "")
-            if os.path.isdir(parent):
-                folders += [os.path.join(parent, version, "checkpoints") for version in sorted(os.listdir(parent))]
-    return list(dict.fromkeys(folders))
+        folders += Path(root).glob("checkpoints*")
+        for parent in {Path(logger.log_dir).parent for logger in loggers if logger.log_dir is not None}:
+            folders += parent.glob("*/checkpoints*")
+    return [str(folder) for folder in dict.fromkeys(folders)]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from lumen.callbacks.model_checkpoint import ModelCheckpoint
 from lumen.core.metrics import Reduce, Table, Total, merge_tables
 from lumen.core.progress import TrainState
 from lumen.core.records import from_record, to_record
 from lumen.errors import CheckpointError
 from lumen.loop.run import Run
+from lumen.parts import checkpoint_folders
 from lumen.shell import checkpoint_io, optimizer_state
 from lumen.shell.runtime import PaddleRuntime
 from lumen.shell.weights import load_weights, weights
@@ -20,6 +23,9 @@ from lumen.shell.weights import load_weights, weights
 if TYPE_CHECKING:
     from lumen.module import Module
     from lumen.view import RunView
+
+
+_log = logging.getLogger("lumen")
 
 
 def write_checkpoint(trainer: RunView, run: Run, path: str | os.PathLike[str]) -> str:
@@ -97,9 +103,41 @@ def _table_record(table: Table) -> dict[str, Any]:
     return {name: [of.reduce.value, of.value, of.weight] for name, of in table.items()}
 
 
-def read_checkpoint(path: str) -> checkpoint_io.Checkpoint:
-    """Reads and verifies a checkpoint; see `checkpoint_io.read`."""
-    return checkpoint_io.read(path)
+def find_checkpoint(trainer: RunView, given: str | os.PathLike[str] | None) -> checkpoint_io.Checkpoint | None:
+    """What `ckpt_path` asks for, read and verified; None for a fresh start.
+
+    Args:
+        trainer: Whose callbacks and loggers say where checkpoints lie.
+        given: None, a path, "last", "best" or "auto".
+
+    Raises:
+        CheckpointError: There is none, or it is damaged.
+    """
+    if given is None:
+        return None
+    if given not in ("last", "auto"):
+        return checkpoint_io.read(_best(trainer) if given == "best" else given)
+    folders = checkpoint_folders(trainer.callbacks, trainer.loggers, trainer.default_root_dir)
+    found = checkpoint_io.newest(folders)
+    if found is None and given == "last":
+        raise CheckpointError(
+            'ckpt_path="last"',
+            got=f"no whole checkpoint in {', '.join(folders) or 'any folder'}",
+            do='Use ckpt_path="auto" to start afresh where there is none.',
+        )
+    _log.info("ckpt_path=%r: %s", given, f"going on from {found.path}" if found is not None else "a fresh start")
+    return found
+
+
+def _best(trainer: RunView) -> str:
+    callback = next((c for c in trainer.callbacks if isinstance(c, ModelCheckpoint)), None)
+    if callback is None or not callback.best_model_path:
+        raise CheckpointError(
+            'ckpt_path="best"',
+            got="no best checkpoint" if callback is not None else "no ModelCheckpoint among the callbacks",
+            do="Fit first, with ModelCheckpoint(monitor=...), or give a path.",
+        )
+    return callback.best_model_path
 
 
 def restore_weights(checkpoint: checkpoint_io.Checkpoint, trainer: RunView, run: Run, module: Module) -> None:

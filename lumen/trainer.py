@@ -16,7 +16,8 @@ from lumen.loop.evaluating import evaluate
 from lumen.loop.fitting import fit
 from lumen.loop.runtime import Stage
 from lumen.parts import make_callbacks, make_loggers
-from lumen.session import Inputs, Session
+from lumen.inputs import Inputs
+from lumen.session import Session
 from lumen.shell.paddle_shim import gpu_count
 from lumen.view import RunView
 
@@ -129,6 +130,7 @@ class Trainer(RunView):
         )
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63):
             raise ConfigError("seed", got=seed, allowed="an int from 0 to 2**63 - 1, or None")
+        self.given_seed = seed
         self.seed = seed
         self.device_plan = plan_devices(accelerator, devices, gpus=gpu_count())
         self.default_root_dir = os.path.abspath(os.fspath(default_root_dir) if default_root_dir is not None else ".")
@@ -158,8 +160,8 @@ class Trainer(RunView):
         Raises:
             LumenError: Something is missing or wrong; nothing was trained.
         """
-        inputs = Inputs(train_dataloaders, val_dataloaders, datamodule)
-        with Session(self, Stage.FIT, module, inputs, ckpt_path) as run:
+        inputs = Inputs(Stage.FIT, train_dataloaders, val_dataloaders, datamodule)
+        with Session(self, module, inputs, ckpt_path) as run:
             fit(run, sanity=self.arguments.num_sanity_val_steps != 0 and self.ckpt_path is None)
 
     def validate(
@@ -170,7 +172,7 @@ class Trainer(RunView):
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[dict[str, float]]:
         """Evaluates the module on the validation data; returns the metrics, one dict a loader."""
-        with Session(self, Stage.VALIDATE, module, Inputs(dataloaders, None, datamodule), ckpt_path) as run:
+        with Session(self, module, Inputs(Stage.VALIDATE, dataloaders, None, datamodule), ckpt_path) as run:
             evaluate(run, Stage.VALIDATE)
             return run.results()
 
@@ -182,7 +184,7 @@ class Trainer(RunView):
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[dict[str, float]]:
         """Evaluates the module on the test data; returns the metrics, one dict a loader."""
-        with Session(self, Stage.TEST, module, Inputs(dataloaders, None, datamodule), ckpt_path) as run:
+        with Session(self, module, Inputs(Stage.TEST, dataloaders, None, datamodule), ckpt_path) as run:
             evaluate(run, Stage.TEST)
             return run.results()
 
@@ -197,6 +199,6 @@ class Trainer(RunView):
 
         On several ranks each rank gets the predictions of its own batches.
         """
-        with Session(self, Stage.PREDICT, module, Inputs(dataloaders, None, datamodule), ckpt_path) as run:
+        with Session(self, module, Inputs(Stage.PREDICT, dataloaders, None, datamodule), ckpt_path) as run:
             outputs = evaluate(run, Stage.PREDICT, collect=True)
             return outputs if run.eval_loaders > 1 else outputs[0]

@@ -17,6 +17,7 @@ from lumen.errors import ConfigError
 from lumen.loggers.base import Logger
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
+from lumen.shell import checkpoint_io
 from lumen.shell.cluster import Cluster
 from lumen.snapshot import write_checkpoint
 
@@ -45,6 +46,8 @@ class RunView:
         log_dir: The first logger's folder; None without a logger.
         default_root_dir: Where logs and checkpoints go.
         seed: The seed of the run; None before a fit that was given none.
+        given_seed: The seed that the Trainer was given.
+        running: Whether a run is in hand.
     """
 
     arguments: Arguments
@@ -52,8 +55,10 @@ class RunView:
     loggers: list[Logger]
     default_root_dir: str
     seed: int | None
+    given_seed: int | None
 
     def __init__(self) -> None:
+        self.running = False
         self.cluster: Cluster | None = None
         self.run: Run | None = None
         self.module: Module | None = None
@@ -77,6 +82,25 @@ class RunView:
     def save_checkpoint(self, path: str | os.PathLike[str]) -> str:
         """Writes a checkpoint folder; every rank must call it. Returns the path."""
         return write_checkpoint(self, self._running("save_checkpoint"), path)
+
+    def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        """Deletes a checkpoint folder, on rank 0; never the one that the run goes on from."""
+        if self.is_global_zero and (self.ckpt_path is None or os.path.realpath(path) != os.path.realpath(self.ckpt_path)):
+            checkpoint_io.remove(path)
+
+    @property
+    def checkpoint_requested(self) -> bool:
+        """Whether a checkpoint was asked for, and all ranks know."""
+        return self.run is not None and self.run.saving
+
+    def is_fresh(self, name: str) -> bool:
+        """Whether a logged value is that of the present weights: not one of an evaluation of earlier ones."""
+        run = self.run
+        if run is None:
+            return False
+        evaluated = name in run.logbook.evaluated
+        waits = name not in run.logbook.callback and run.eval_loaders > 0 and not run.logbook.evaluated
+        return not waits and (not evaluated or (run.plan is not None and run.plan.validate))
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
         """Writes values to the loggers at once, with the present counters."""
@@ -105,7 +129,7 @@ class RunView:
             self.request_stop("trainer.should_stop was set")
 
     def _running(self, what: str) -> Run:
-        if self.run is None:
+        if self.run is None or not self.running:
             raise ConfigError(f"trainer.{what}", got="no run", do="Call it during fit, validate, test or predict.")
         return self.run
 

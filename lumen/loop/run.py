@@ -31,6 +31,7 @@ class Run:
         asked: Agreed requests that still wait.
         logbook: The logged values.
         eval_loaders: Number of evaluation loaders; 0: no validation.
+        saving: Whether the checkpoint that is due now was asked for.
         quiet: How many of the next batches only train.
         quiet_plans: The plans of such batches: inside a window, and closing one.
         quiet_done: Batches trained on since `progress` was last added up; likewise `quiet_skipped`, `quiet_samples`.
@@ -55,6 +56,7 @@ class Run:
         self.base_seconds = state.progress.seconds
         self.started = runtime.clock()
         self.reason = ""
+        self.saving = False
         self.counts_seconds = policy.counts_seconds
         self.quiet = 0
         self.quiet_plans = quiet_plans(policy)

@@ -65,6 +65,7 @@ def _close_window(run: Run, plan: StepPlan) -> None:
             _share(run, plan)
         else:
             _agree(run)
+    run.saving = run.asked.save
     close = plan_close(run.policy, run.progress, plan, run.asked)  # pure: what follows
     run.asked, run.stopped = close.asked, close.stop
     if close.checkpoint:

@@ -24,7 +24,7 @@ def test_at_most_four_lumen_frames_above_the_users_line_and_a_note(tmp_path: Pat
     with pytest.raises(KeyError, match="mine") as caught:
         quiet(tmp_path, max_epochs=3).fit(Failing(), loader(16))
     frames = traceback.extract_tb(caught.value.__traceback__)
-    root = str(Path(lumen.__file__).parent)
+    root = f"{Path(lumen.__file__).parent}/"
     assert frames[-1].name == "training_step"
     assert frames[-1].filename == __file__
     assert 1 <= sum(frame.filename.startswith(root) for frame in frames) <= 4

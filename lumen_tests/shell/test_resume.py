@@ -16,15 +16,17 @@ EPOCHS, LENGTH = 2, 26  # 7 batches of 4 an epoch, the last one short
 
 
 class SaveEach(lumen.Callback):
-    """Saves after each step, and remembers where."""
+    """Asks for a checkpoint after each step, saves it where one is due, and remembers where."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.paths: list[str] = []
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if trainer.progress.window == 0:
-            self.paths.append(trainer.save_checkpoint(self.folder / f"step-{trainer.global_step}"))
+        trainer.request_checkpoint()
+
+    def on_checkpoint(self, trainer: Any, module: Any) -> None:
+        self.paths.append(trainer.save_checkpoint(self.folder / f"step-{trainer.global_step}"))
 
 
 def fit(root: Path, *, ckpt_path: str | None = None, callbacks: Any = (), accumulate: int = 2, **options: Any) -> Any:

@@ -70,7 +70,7 @@ def test_validation_runs_in_eval_mode_without_gradients_and_leaves_modes_and_ran
 
         def validation_step(self, batch: Any, batch_idx: int) -> None:
             super().validation_step(batch, batch_idx)
-            self.seen.append((self.training, self.net(batch[0]).stop_gradient, float(paddle.rand([1])), np.random.rand()))
+            self.seen.append((self.training, self.net(batch[0]).stop_gradient, paddle.rand([1]).item(), np.random.rand()))
 
         def on_train_epoch_end(self) -> None:
             self.seen.append((self.training, self.net[2].training, self.net[0].training))

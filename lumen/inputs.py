@@ -1,0 +1,101 @@
+"""Inputs: the data that an entry point was given, checked and opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lumen.core.world import World
+from lumen.errors import ConfigError, DataError
+from lumen.loop.runtime import Stage
+from lumen.shell.loaders import Source, open_source
+from lumen.shell.paddle_shim import paddle
+
+if TYPE_CHECKING:
+    from lumen.datamodule import DataModule
+
+_WORDS = {Stage.FIT: "train", Stage.VALIDATE: "val", Stage.TEST: "test", Stage.PREDICT: "predict"}
+
+
+@attrs.frozen
+class Inputs:
+    """The data of an entry point.
+
+    Args:
+        stage: Which entry point.
+        main: The training loader, or for an evaluation its loaders.
+        validation: The validation loaders of a fit.
+        datamodule: Gives the loaders in their place.
+    """
+
+    stage: Stage
+    main: Any
+    validation: Any
+    datamodule: DataModule | None
+
+    @property
+    def word(self) -> str:
+        """The word in the names of arguments: "train", "val", "test" or "predict"."""
+        return _WORDS[self.stage]
+
+    def check(self, size: int, *, distribute: bool) -> None:
+        """Refuses what cannot be run on, before anything is connected or started.
+
+        Args:
+            size: Ranks that there will be.
+            distribute: Whether the samples are dealt to them.
+
+        Raises:
+            ConfigError: Loaders and a datamodule.
+            DataError: No loader, or one that cannot be used.
+        """
+        name = "train_dataloaders" if self.stage is Stage.FIT else "dataloaders"
+        if self.datamodule is not None:
+            if self.main is not None or self.validation is not None:
+                raise ConfigError(
+                    f"{name} with datamodule", got="both", allowed="one of them", do="The datamodule gives the loaders."
+                )
+            return
+        if self.main is None:
+            raise DataError(name, got="None", do=f"Pass a loader to trainer.{self.stage.value}, or a datamodule.")
+        world = World(size=size, rank=0, local_size=size, local_rank=0, node=0)
+        train, evaluation = self.open(world, seed=0, distribute=distribute)
+        for source in [train, *evaluation]:
+            if source is not None:
+                source.close()
+
+    def open(self, world: World, *, seed: int, distribute: bool) -> tuple[Source | None, list[Source]]:
+        """The training source of a fit, and the sources to evaluate.
+
+        Args:
+            world: The ranks.
+            seed: Of the shuffled order.
+            distribute: Whether the samples are dealt to the ranks.
+
+        Raises:
+            DataError: A loader is missing or cannot be used.
+        """
+        main, validation = (self.main, self.validation) if self.datamodule is None else self._made(self.datamodule)
+
+        def source(loader: Any, name: str, training: bool) -> Source:
+            return open_source(loader, world, training=training, seed=seed, name=name, distribute=distribute)
+
+        def several(loaders: Any, name: str) -> list[Source]:
+            # a list of batches is one loader
+            if isinstance(loaders, (list, tuple)) and loaders and all(isinstance(x, paddle.io.DataLoader) for x in loaders):
+                return [source(one, f"{name}[{i}]", False) for i, one in enumerate(loaders)]
+            return [source(loaders, name, False)]
+
+        if self.stage is not Stage.FIT:
+            return None, several(main, f"{self.stage.value} dataloaders")
+        train = source(main, "train_dataloaders", True)
+        return train, several(validation, "val_dataloaders") if validation is not None else []
+
+    def _made(self, data: DataModule) -> tuple[Any, Any]:
+        main = getattr(data, f"{self.word}_dataloader")()
+        if main is None:
+            raise DataError(
+                f"{type(data).__name__}.{self.word}_dataloader", got="None", do=f"trainer.{self.stage.value} needs it."
+            )
+        return main, data.val_dataloader() if self.stage is Stage.FIT else None
