@@ -87,5 +87,7 @@ def did_you_mean(name: str, allowed: Iterable[str]) -> str:
         'Known: a, b.'
     """
     names = sorted(allowed)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6) or [known for known in names if known.startswith(name)]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6) or [
+        known for known in names if known.startswith(name)
+    ]
     return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."

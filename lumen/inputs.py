@@ -9,8 +9,9 @@ import attrs
 from lumen.core.world import World
 from lumen.errors import ConfigError, DataError
 from lumen.loop.runtime import Stage
-from lumen.shell.loaders import Source, open_source
+from lumen.shell.loaders import open_source
 from lumen.shell.paddle_shim import paddle
+from lumen.shell.sources import Source
 
 if TYPE_CHECKING:
     from lumen.datamodule import DataModule
@@ -83,7 +84,11 @@ class Inputs:
 
         def several(loaders: Any, name: str) -> list[Source]:
             # a list of batches is one loader
-            if isinstance(loaders, (list, tuple)) and loaders and all(isinstance(x, paddle.io.DataLoader) for x in loaders):
+            if (
+                isinstance(loaders, (list, tuple))
+                and loaders
+                and all(isinstance(x, paddle.io.DataLoader) for x in loaders)
+            ):
                 return [source(one, f"{name}[{i}]", False) for i, one in enumerate(loaders)]
             return [source(loaders, name, False)]
 

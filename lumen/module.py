@@ -32,7 +32,7 @@ class Hyperparameters(dict[str, Any]):
             raise AttributeError(f"hparams has no {name!r}. {did_you_mean(name, self)}") from None
 
 
-class Module(ModuleHooks, paddle.nn.Layer):  # type: ignore[misc]
+class Module(ModuleHooks, paddle.nn.Layer):
     """The user's model: subclass it, write `training_step` and `configure_optimizers`.
 
     It is an ordinary `paddle.nn.Layer`: layers go into `__init__`, and `forward` is free for inference.
@@ -104,7 +104,9 @@ class Module(ModuleHooks, paddle.nn.Layer):  # type: ignore[misc]
             ModuleError: None does.
         """
         if self._trainer is None:
-            raise ModuleError("module.trainer", got="no Trainer", do="It exists during fit, validate, test and predict.")
+            raise ModuleError(
+                "module.trainer", got="no Trainer", do="It exists during fit, validate, test and predict."
+            )
         return self._trainer
 
     @property
@@ -191,7 +193,10 @@ class Module(ModuleHooks, paddle.nn.Layer):  # type: ignore[misc]
         for name in (*names, *left_out):
             if name not in given:
                 raise ConfigError(
-                    "save_hyperparameters", got=name, allowed=", ".join(given) or "nothing", do=did_you_mean(name, given)
+                    "save_hyperparameters",
+                    got=name,
+                    allowed=", ".join(given) or "nothing",
+                    do=did_you_mean(name, given),
                 )
         chosen = names or tuple(given)
         self.hparams.update({name: given[name] for name in chosen if name not in left_out})

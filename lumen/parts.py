@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lumen.callbacks.base import Callback, overrides
 from lumen.callbacks.model_checkpoint import ModelCheckpoint
@@ -28,7 +29,7 @@ def make_loggers(given: bool | Logger | Sequence[Logger] | None, root: str) -> l
         return [CSVLogger(root)]
     if given is False or given is None:
         return []
-    loggers = list(given) if isinstance(given, (list, tuple)) else [given]
+    loggers: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
     for logger in loggers:
         if not isinstance(logger, Logger):
             raise ConfigError("logger", got=logger, allowed="True, False, a lumen.Logger or a list of them")
@@ -45,7 +46,7 @@ def make_callbacks(given: Callback | Sequence[Callback] | None, arguments: Argum
     Raises:
         ConfigError: Something in it is not a Callback, two share a state key, or one contradicts an argument.
     """
-    callbacks = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+    callbacks: list[Any] = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise ConfigError(
@@ -83,7 +84,7 @@ def _check(callbacks: Sequence[Callback], kind: type[Callback], argument: str, e
 
 
 def checkpoint_folders(callbacks: Sequence[Callback], loggers: Sequence[Logger], root: str) -> list[str]:
-    """Where checkpoints of earlier runs may lie: the checkpoint callbacks' folders, and those of all versions of the logs.
+    """Where checkpoints of earlier runs may lie: the callbacks' own folders, and those of all versions of the logs.
 
     Args:
         callbacks: The Trainer's callbacks.

@@ -13,7 +13,7 @@ from lumen.core.planning import resume
 from lumen.core.policy import Policy
 from lumen.core.progress import TrainState
 from lumen.core.world import world_from_env
-from lumen.errors import ConfigError, DataError, ModuleError
+from lumen.errors import ConfigError, ModuleError
 from lumen.inputs import Inputs
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
@@ -65,7 +65,9 @@ class Session:
 
     def __enter__(self) -> Run:
         if self._trainer.running:
-            raise ConfigError(f"trainer.{self._stage.value}", got="a call during another run", do="Wait until it ended.")
+            raise ConfigError(
+                f"trainer.{self._stage.value}", got="a call during another run", do="Wait until it ended."
+            )
         self._trainer.running = True
         try:
             return self._open()
@@ -120,7 +122,10 @@ class Session:
             self._open_logs(cluster, state)
             run.fire("on_fit_start")
         if checkpoint is not None:
-            (restore_fit if stage is Stage.FIT else restore_weights)(checkpoint, trainer, run, module)
+            if stage is Stage.FIT:
+                restore_fit(checkpoint, trainer, run, module)
+            else:
+                restore_weights(checkpoint, run, module)
         return run
 
     def _check_module(self) -> Module:

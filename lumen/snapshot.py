@@ -48,8 +48,8 @@ def write_checkpoint(trainer: RunView, run: Run, path: str | os.PathLike[str]) -
             got=f"{run.progress.window} batches of an open window, whose gradients are in no checkpoint",
             do="Use trainer.request_checkpoint(): it is honoured at the window's end.",
         )
-    table = merge_tables(runtime.gather(run.logbook.epoch_table() if run.progress.batch else {}))
-    streams = runtime.gather(runtime.streams.capture())
+    table = merge_tables(runtime.gather("checkpoint", run.logbook.epoch_table() if run.progress.batch else {}))
+    streams = runtime.gather("random states", runtime.streams.capture())
     extra: dict[str, Any] = {}
     run.fire("on_save_checkpoint", extra)
     states = {callback.state_key: dict(callback.state_dict()) for callback in trainer.callbacks}
@@ -63,7 +63,9 @@ def write_checkpoint(trainer: RunView, run: Run, path: str | os.PathLike[str]) -
 
 
 def _sections(trainer: RunView, run: Run, runtime: PaddleRuntime, module: Module) -> dict[str, Any]:
-    state = attrs.evolve(run.state, progress=attrs.evolve(run.progress, seconds=run.seconds, seconds_before=run.seconds))
+    state = attrs.evolve(
+        run.state, progress=attrs.evolve(run.progress, seconds=run.seconds, seconds_before=run.seconds)
+    )
     sections: dict[str, Any] = {
         "model": weights(module),
         "state": to_record(state),
@@ -140,7 +142,7 @@ def _best(trainer: RunView) -> str:
     return callback.best_model_path
 
 
-def restore_weights(checkpoint: checkpoint_io.Checkpoint, trainer: RunView, run: Run, module: Module) -> None:
+def restore_weights(checkpoint: checkpoint_io.Checkpoint, run: Run, module: Module) -> None:
     """Sets the module's weights, and lets module and callbacks take back what they had added.
 
     Raises:
@@ -160,7 +162,7 @@ def restore_fit(checkpoint: checkpoint_io.Checkpoint, trainer: RunView, run: Run
     if not isinstance(runtime, PaddleRuntime) or runtime.setup is None:
         raise CheckpointError(str(checkpoint.path), got="no run on paddle", do="Call fit.")
     _check_sections(checkpoint, runtime)
-    restore_weights(checkpoint, trainer, run, module)
+    restore_weights(checkpoint, run, module)
     optimizer_state.restore(runtime.setup.optimizer, module, sections["optimizers"][0])
     if runtime.setup.scheduler is not None:
         optimizer_state.restore_scheduler(runtime.setup.scheduler, sections["schedulers"][0])

@@ -12,6 +12,7 @@ from lumen.core.metrics import Reduce, result, total
 from lumen.core.planning import StepPlan
 from lumen.core.policy import Policy
 from lumen.core.progress import Progress, TrainState
+from lumen.core.requests import check_kinds
 from lumen.core.world import World
 from lumen.errors import DataError, WorldError
 from lumen.loop.fitting import fit
@@ -44,8 +45,7 @@ class Group:
         self._meet(rank, kind)
         slots = list(self._slots)
         self._meet(rank, kind)  # nobody may write its next value before all have read these
-        if len({kind for kind, _ in slots}) > 1:
-            raise WorldError(f"rank {rank}", got=f"{kind!r} while others are at {[k for k, _ in slots]}")
+        check_kinds([kind for kind, _ in slots])
         return [value for _, value in slots]
 
     def _meet(self, rank: int, kind: str) -> None:
@@ -95,7 +95,7 @@ class FakeRuntime:
         tick: float = 0.0,
     ) -> None:
         self.world = world or World.single()
-        self.hooks: Hooks = {hook: () for hook in HOOKS}
+        self.hooks: Hooks = dict.fromkeys(HOOKS, ())
         self.calls: list[tuple[Any, ...]] = []
         self.counts = {"read": 0, "gather": 0, "forward": 0, "step": 0, "schedule": 0}
         self.evaluation = evaluation
@@ -166,10 +166,10 @@ class FakeRuntime:
         """Records it."""
         self.calls.append(("eval_end", stage.value))
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, kind: str, value: Any) -> list[Any]:
         """The values of all ranks."""
         self.counts["gather"] += 1
-        return [value] if self._group is None else self._group.gather(self.world.rank, type(value).__name__, value)
+        return [value] if self._group is None else self._group.gather(self.world.rank, kind, value)
 
     def read(self, values: Sequence[Any]) -> list[float]:
         """The values as floats; counts as a read if there are any."""

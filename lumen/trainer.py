@@ -11,12 +11,12 @@ from lumen.callbacks.base import Callback
 from lumen.core.arguments import Arguments
 from lumen.core.devices import plan_devices
 from lumen.errors import ConfigError, did_you_mean
+from lumen.inputs import Inputs
 from lumen.loggers.base import Logger
 from lumen.loop.evaluating import evaluate
 from lumen.loop.fitting import fit
 from lumen.loop.runtime import Stage
 from lumen.parts import make_callbacks, make_loggers
-from lumen.inputs import Inputs
 from lumen.session import Session
 from lumen.shell.paddle_shim import gpu_count
 from lumen.view import RunView
@@ -103,9 +103,8 @@ class Trainer(RunView):
         **unknown: NoReturn,
     ) -> None:
         super().__init__()
-        for name, value in unknown.items():
-            known = [p for p in inspect.signature(Trainer).parameters if p != "unknown"]
-            raise ConfigError(f"Trainer({name}=...)", got=value, do=did_you_mean(name, known))
+        if unknown:
+            _refuse(dict(unknown))
         self.arguments = Arguments(
             num_nodes=num_nodes,
             precision=precision,
@@ -202,3 +201,10 @@ class Trainer(RunView):
         with Session(self, module, Inputs(Stage.PREDICT, dataloaders, None, datamodule), ckpt_path) as run:
             outputs = evaluate(run, Stage.PREDICT, collect=True)
             return outputs if run.eval_loaders > 1 else outputs[0]
+
+
+def _refuse(unknown: dict[str, Any]) -> NoReturn:
+    """An argument that there is not."""
+    known = [name for name in inspect.signature(Trainer).parameters if name != "unknown"]
+    name, value = next(iter(unknown.items()))
+    raise ConfigError(f"Trainer({name}=...)", got=value, do=did_you_mean(name, known))

@@ -85,7 +85,9 @@ class RunView:
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Deletes a checkpoint folder, on rank 0; never the one that the run goes on from."""
-        if self.is_global_zero and (self.ckpt_path is None or os.path.realpath(path) != os.path.realpath(self.ckpt_path)):
+        if self.is_global_zero and (
+            self.ckpt_path is None or os.path.realpath(path) != os.path.realpath(self.ckpt_path)
+        ):
             checkpoint_io.remove(path)
 
     @property

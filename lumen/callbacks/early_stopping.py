@@ -90,6 +90,7 @@ class EarlyStopping(Callback):
         return self._patience.best
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
+        """Compares the value, and asks to stop when it is time."""
         if trainer.sanity_checking or trainer.plan is None:
             return
         metrics = trainer.callback_metrics
@@ -119,6 +120,7 @@ class EarlyStopping(Callback):
         }[verdict]
 
     def state_dict(self) -> Mapping[str, Any]:
+        """The best value and how long ago it was."""
         return {"best": self._patience.best, "waited": self._patience.waited}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

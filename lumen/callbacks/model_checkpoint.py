@@ -129,6 +129,7 @@ class ModelCheckpoint(Callback):
         return (Every(1, Unit.EPOCH),), False
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Chooses the folder."""
         self._saved_step = -1
         others = [c for c in trainer.callbacks if isinstance(c, ModelCheckpoint)]
         if self.dirpath is None:
@@ -139,6 +140,7 @@ class ModelCheckpoint(Callback):
             raise ConfigError("dirpath", got=str(self.dirpath), do="Give each ModelCheckpoint a folder of its own.")
 
     def on_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Saves what is due."""
         due = self._due(trainer)
         step = trainer.progress.step
         if due and self._named and step != self._saved_step:
@@ -199,6 +201,7 @@ class ModelCheckpoint(Callback):
         return metrics[name]
 
     def state_dict(self) -> Mapping[str, Any]:
+        """Names, scores and steps of the checkpoints that are kept: no paths, so that the folder may be moved."""
         return {"kept": [attrs.asdict(kept) for kept in self.top.kept], "last": self._last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -83,7 +83,9 @@ def _log_interval(_: Any, field: attrs.Attribute[Any], value: Any) -> None:
     if isinstance(value, str):
         Every.parse(value, argument=field.name)
     elif not _is_int(value) or value < 0:
-        raise ConfigError(field.name, got=value, allowed='an int >= 0 (steps; 0: never) or a text such as "0.25 epochs"')
+        raise ConfigError(
+            field.name, got=value, allowed='an int >= 0 (steps; 0: never) or a text such as "0.25 epochs"'
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -193,7 +195,7 @@ class Arguments:
         interval, nth_epoch = self.val_check_interval, self.check_val_every_n_epoch
         if isinstance(interval, str):
             return Validation(every=Every.parse(interval, argument="val_check_interval"))
-        if interval is None or interval == 1.0 and isinstance(interval, float):
+        if interval is None or (interval == 1.0 and isinstance(interval, float)):
             return Validation(every=Every(nth_epoch or 1, Unit.EPOCH))
         if isinstance(interval, float):
             return Validation(every=Every(Fraction(interval).limit_denominator(10**6), Unit.EPOCH), nth_epoch=nth_epoch)

@@ -6,6 +6,7 @@ import enum
 import math
 import re
 from fractions import Fraction
+from typing import Any
 
 import attrs
 
@@ -23,16 +24,23 @@ class Unit(enum.Enum):
 
 
 _WORDS = {
-    **{word: (Unit.BATCH, 1) for word in ("batch", "batches")},
-    **{word: (Unit.STEP, 1) for word in ("step", "steps")},
-    **{word: (Unit.EPOCH, 1) for word in ("epoch", "epochs")},
-    **{word: (Unit.SAMPLE, 1) for word in ("sample", "samples")},
-    **{word: (Unit.SECOND, 1) for word in ("s", "sec", "second", "seconds")},
-    **{word: (Unit.SECOND, 60) for word in ("min", "minute", "minutes")},
-    **{word: (Unit.SECOND, 3600) for word in ("h", "hour", "hours")},
+    **dict.fromkeys(("batch", "batches"), (Unit.BATCH, 1)),
+    **dict.fromkeys(("step", "steps"), (Unit.STEP, 1)),
+    **dict.fromkeys(("epoch", "epochs"), (Unit.EPOCH, 1)),
+    **dict.fromkeys(("sample", "samples"), (Unit.SAMPLE, 1)),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), (Unit.SECOND, 1)),
+    **dict.fromkeys(("min", "minute", "minutes"), (Unit.SECOND, 60)),
+    **dict.fromkeys(("h", "hour", "hours"), (Unit.SECOND, 3600)),
 }
 _COUNTED = (Unit.BATCH, Unit.STEP, Unit.SAMPLE)
-_TEXT = re.compile(r"\s*(?P<number>[0-9.]+(?:e[0-9]+)?)?\s*(?P<word>[A-Za-z]+)\s*", re.IGNORECASE)
+_TEXT = re.compile(r"\s*(?P<number>[0-9]+/[0-9]+|[0-9.]+(?:e[0-9]{1,2})?)?\s*(?P<word>[a-z]+)\s*", re.IGNORECASE)
+
+
+def _exact(n: Any) -> Any:
+    """An int where n is whole, else a fraction; a float is taken for the simple fraction that it stands for."""
+    if isinstance(n, float) and math.isfinite(n):
+        n = Fraction(n).limit_denominator(10**9)
+    return int(n) if isinstance(n, Fraction) and n.denominator == 1 else n
 
 
 @attrs.frozen
@@ -53,34 +61,29 @@ class Every:
         Every('0.25 epochs')
     """
 
-    n: int | Fraction
+    n: int | Fraction = attrs.field(converter=_exact)
     unit: Unit
 
     def __attrs_post_init__(self) -> None:
-        if self.n <= 0 or (self.unit in _COUNTED and Fraction(self.n).denominator != 1):
-            raise ConfigError(
-                f"an interval in {self.unit.value}s",
-                got=self.n,
-                allowed="a whole number > 0" if self.unit in _COUNTED else "a number > 0",
-                do="Give how many of them lie between two events.",
-            )
+        _check(self.n, self.unit, f"an interval in {self.unit.value}s", self.n)
 
     def __repr__(self) -> str:
         return f"Every({str(self)!r})"
 
     def __str__(self) -> str:
-        return f"{float(self.n):g} {self.unit.value}{'' if self.n == 1 else 's'}"
+        short = f"{float(self.n):g}"
+        return f"{short if Fraction(short) == self.n else self.n} {self.unit.value}{'' if self.n == 1 else 's'}"
 
     @classmethod
     def parse(cls, text: str, *, argument: str = "an interval") -> Every:
-        """Reads ``"500 steps"``, ``"0.25 epochs"``, ``"30 min"``, ``"1e6 samples"`` or ``"epoch"``.
+        """Reads ``"500 steps"``, ``"0.25 epochs"``, ``"1/3 epoch"``, ``"30 min"``, ``"1e6 samples"`` or ``"epoch"``.
 
         Args:
             text: A number (1 when left out) and a unit: batch, step, epoch, sample, s, min or h, singular or plural.
             argument: The name that an error should show.
 
         Raises:
-            ConfigError: The text is not of that form, or names an unknown unit.
+            ConfigError: The text is not of that form, names an unknown unit, or a number that is none of its intervals.
         """
         match = _TEXT.fullmatch(text)
         allowed = 'a number and a unit, such as "500 steps", "0.25 epochs" or "30 min"'
@@ -94,7 +97,8 @@ class Every:
             number = Fraction(match["number"] or "1") * factor
         except (ValueError, ZeroDivisionError):
             raise ConfigError(argument, got=text, allowed=allowed, do="The number could not be read.") from None
-        return cls(int(number) if number.denominator == 1 else number, unit)
+        _check(_exact(number), unit, argument, text)
+        return cls(number, unit)
 
     def fires(self, before: float | Fraction, after: float | Fraction) -> bool:
         """Whether an interval ended between two readings of its counter.
@@ -110,3 +114,14 @@ class Every:
         if type(n) is int:
             return bool(before // n != after // n)
         return math.floor(Fraction(before) / n) != math.floor(Fraction(after) / n)
+
+
+def _check(n: Any, unit: Unit, argument: str, got: Any) -> None:
+    number = isinstance(n, (int, Fraction)) and not isinstance(n, bool)
+    if not number or n <= 0 or (unit in _COUNTED and not isinstance(n, int)):
+        raise ConfigError(
+            argument,
+            got=got,
+            allowed="a whole number > 0" if unit in _COUNTED else "a number > 0",
+            do=f"Give how many {unit.value}s lie between two events.",
+        )

@@ -86,7 +86,9 @@ def _ids(kind: str, wanted: int | tuple[int, ...], devices: object, gpus: int) -
     if isinstance(wanted, int):
         if wanted == -1:
             if kind == "cpu":
-                raise _refuse(devices, "On a CPU there is no number of devices to take all of: give how many processes.")
+                raise _refuse(
+                    devices, "On a CPU there is no number of devices to take all of: give how many processes."
+                )
             return tuple(range(gpus))
         if wanted < 1:
             raise _refuse(devices, "Use devices=1 for one process.")

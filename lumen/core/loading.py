@@ -107,12 +107,12 @@ class Refuse:
 LoaderPlan = Rebuild | Stride | Keep | Refuse
 
 _INSTEAD = {
-    LoaderKind.ITERABLE: "Use a paddle.io.Dataset with __getitem__ and __len__: an exact resume and an exact split over "
-    "ranks need to reach any sample.",
+    LoaderKind.ITERABLE: "Use a paddle.io.Dataset with __getitem__ and __len__: an exact resume and an exact split "
+    "over ranks need to reach any sample.",
     LoaderKind.ONCE: "Give a list of batches, or a paddle.io.DataLoader: an epoch must be able to start again.",
     LoaderKind.DATASET: "Wrap it: paddle.io.DataLoader(dataset, batch_size=...).",
-    LoaderKind.FOREIGN: "Use paddle.io.DataLoader; a torch dataset with __getitem__ and __len__ that gives numpy arrays "
-    "can be passed to it as it is.",
+    LoaderKind.FOREIGN: "Use paddle.io.DataLoader; a torch dataset with __getitem__ and __len__ that gives numpy "
+    "arrays can be passed to it as it is.",
     LoaderKind.OTHER: "Give a paddle.io.DataLoader, or a list of ready batches.",
 }
 

@@ -114,7 +114,7 @@ def merge_tables(tables: Sequence[Mapping[str, Total]], *, idle: Sequence[bool] 
             holder = busy[0] if missing <= set(tables[busy[0]]) else rank
             other = rank if holder == busy[0] else busy[0]
             raise DataError(
-                f"self.log({sorted(missing)[0]!r})",
+                f"self.log({min(missing)!r})",
                 got=f"logged on rank {holder} but not on rank {other}",
                 allowed="the same names on every rank",
                 do="Log each name on all ranks, whatever the rank or the data.",

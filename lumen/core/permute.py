@@ -17,7 +17,7 @@ from lumen.errors import ConfigError
 
 LARGEST = 2**62
 _SMALL = 512  # up to here sorting all hashes costs less than the network's rounds, and reaches every order
-_ROUNDS = 8
+_ROUNDS = 8  # even
 _BLOCK = 1 << 16  # positions computed at once: bounds the memory of a long slice's intermediate arrays
 
 Integers = NDArray[np.int64]
@@ -31,12 +31,14 @@ def _mix(words: _Words) -> _Words:
     """The finaliser of splitmix64: every bit of a word depends on all of its bits."""
     words = (words ^ (words >> _U(30))) * _MIX_1
     words = (words ^ (words >> _U(27))) * _MIX_2
-    return words ^ (words >> _U(31))
+    mixed: _Words = words ^ (words >> _U(31))
+    return mixed
 
 
 def _scaled(words: _Words, size: int) -> _Words:
     """Words spread over range(size), size <= 2**32, by their upper halves (Lemire, 2019): a product, no division."""
-    return ((words >> _U(32)) * _U(size)) >> _U(32)
+    scaled: _Words = ((words >> _U(32)) * _U(size)) >> _U(32)
+    return scaled
 
 
 @attrs.frozen
@@ -103,7 +105,9 @@ class Order:
                 left = left + _scaled(_mix(right * _U(0x9E3779B97F4A7C15) + _U(key)), size)
                 left = np.where(left >= _U(size), left - _U(size), left)
                 left, right = right, left
-        return left + right * _U(columns) if _ROUNDS % 2 == 0 else right + left * _U(columns)
+        # after an even number of rounds the halves are where they were
+        joined: _Words = left + right * _U(columns)
+        return joined
 
 
 def order(n: int, seed: int, epoch: int) -> Order:

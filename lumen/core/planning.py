@@ -10,7 +10,7 @@ import attrs
 from lumen.core.cadence import Every, Unit
 from lumen.core.policy import Policy, StopReason, Validation
 from lumen.core.progress import Progress, TrainState
-from lumen.core.requests import NO_AGREED, Agreed, agree
+from lumen.core.requests import NO_AGREED, Agreed, Request, agree
 
 
 @attrs.frozen
@@ -206,7 +206,9 @@ def plan_close(policy: Policy, progress: Progress, plan: StepPlan, agreed: Agree
     stop = stop_reason(policy, progress, agreed)
     if stop is None and agreed is NO_AGREED and not plan.checkpoint:
         return _GO_ON
-    waiting = attrs.evolve(agreed, save=False) if agreed.stop and stop is None else NO_AGREED
+    waiting: Request = NO_AGREED
+    if agreed.stop and stop is None:
+        waiting = Request(stop=True, reason=agreed.reason, seconds=agreed.seconds)
     return ClosePlan(plan.checkpoint or agreed.save or stop is not None, stop, Agreed(waiting))
 
 

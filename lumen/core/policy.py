@@ -8,6 +8,7 @@ from typing import Literal
 import attrs
 
 from lumen.core.cadence import Every, Unit
+from lumen.errors import ConfigError
 
 
 class StopReason(enum.Enum):
@@ -30,6 +31,12 @@ class Clip:
     value: float
     algorithm: Literal["norm", "value"] = "norm"
 
+    def __attrs_post_init__(self) -> None:
+        if not self.value > 0:
+            raise ConfigError("Clip.value", got=self.value, allowed="a number > 0")
+        if self.algorithm not in ("norm", "value"):
+            raise ConfigError("Clip.algorithm", got=self.algorithm, allowed='"norm" or "value"')
+
 
 @attrs.frozen(kw_only=True)
 class Validation:
@@ -37,12 +44,25 @@ class Validation:
 
     Args:
         every: The interval.
-        nth_epoch: Count the interval inside each epoch, and only in every n-th epoch (>= 1). None: count over the
-            whole run, across epochs.
+        nth_epoch: Count the interval, which is one in batches or epochs, inside each epoch, and only in every n-th
+            epoch (>= 1). None: count over the whole run, across epochs.
     """
 
     every: Every
     nth_epoch: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.nth_epoch is None:
+            return
+        if self.nth_epoch < 1:
+            raise ConfigError("Validation.nth_epoch", got=self.nth_epoch, allowed="an int >= 1 or None")
+        if self.every.unit not in (Unit.BATCH, Unit.EPOCH):
+            raise ConfigError(
+                "Validation.every",
+                got=str(self.every),
+                allowed="batches or epochs, where the interval is counted inside an epoch",
+                do="Set nth_epoch=None to count it over the whole run.",
+            )
 
 
 @attrs.frozen(kw_only=True)
@@ -79,9 +99,19 @@ class Policy:
     clip: Clip | None = None
     epoch_batches: int | None = None
 
+    def __attrs_post_init__(self) -> None:
+        least = {"max_epochs": 0, "max_steps": 0, "min_epochs": 0, "min_steps": 0, "accumulate": 1}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise ConfigError(f"Policy.{name}", got=value, allowed=f"an int >= {bound}")
+
     @property
     def needs_epoch_length(self) -> bool:
-        """Whether some interval is a fraction of an epoch, so that the number of batches must be known."""
+        """Whether some interval ends inside an epoch, as a share of it, so that the number of batches must be known."""
+        inside = self.validate is not None and self.validate.nth_epoch is not None
+        if inside and self.validate is not None and self.validate.every.unit is Unit.EPOCH:
+            return True
         return any(rule.unit is Unit.EPOCH and type(rule.n) is not int for rule in self._rules())
 
     @property
@@ -91,4 +121,5 @@ class Policy:
 
     def _rules(self) -> list[Every]:
         validate = self.validate.every if self.validate is not None else None
-        return [rule for rule in (self.log, validate, self.agree, *self.checkpoint) if rule is not None]
+        rules = (self.log, validate, self.agree, self.schedule, *self.checkpoint)
+        return [rule for rule in rules if rule is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import attrs
 
@@ -36,10 +36,20 @@ def to_record(value: Any) -> dict[str, Any]:
         >>> to_record(World.single())["fields"]["size"]
         1
     """
-    name = type(value).__name__
-    if _TYPES.get(name) is not type(value):
-        raise CheckpointError(f"a record of {name}", allowed=", ".join(_TYPES))
-    return {"type": name, "version": VERSION, "fields": {f.name: _plain(getattr(value, f.name)) for f in attrs.fields(type(value))}}
+    kind = type(value).__name__
+    if _TYPES.get(kind) is not type(value):
+        raise CheckpointError(f"a record of {kind}", allowed=", ".join(_TYPES))
+    return {
+        "type": kind,
+        "version": VERSION,
+        "fields": {
+            f.name: _plain(getattr(value, f.name)) for f in attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
+        },
+    }
+
+
+def _fields(kind: type) -> list[str]:
+    return [field.name for field in attrs.fields(cast("type[attrs.AttrsInstance]", kind))]
 
 
 def _plain(value: Any) -> Any:
@@ -73,10 +83,12 @@ def from_record(record: Mapping[str, Any], kind: type[T]) -> T:
             do="Read it with the lumen that wrote it.",
         )
     fields = record.get("fields")
-    known = {f.name for f in attrs.fields(kind)}  # type: ignore[arg-type]
+    known = set(_fields(kind))
     if not isinstance(fields, Mapping) or set(fields) != known:
         wrong = sorted(known.symmetric_difference(fields if isinstance(fields, Mapping) else ()))
-        raise CheckpointError(f"a record of {name}", got=f"missing or unknown: {', '.join(wrong)}", allowed=", ".join(sorted(known)))
+        raise CheckpointError(
+            f"a record of {name}", got=f"missing or unknown: {', '.join(wrong)}", allowed=", ".join(sorted(known))
+        )
     hints = typing.get_type_hints(kind)
     return kind(**{key: _value(fields[key], hints[key], f"{name}.{key}") for key in fields})
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NewType
 
 import attrs
+
+from lumen.errors import WorldError
+
+_BETWEEN = "; "
 
 
 @attrs.frozen(kw_only=True)
@@ -34,7 +38,7 @@ NO_AGREED = Agreed(NO_REQUEST)
 
 
 def merge(first: Request, second: Request) -> Request:
-    """Both requests as one; the reasons are kept in order.
+    """Both requests as one; the reasons are kept in order, each once: one that is asked for again adds nothing.
 
     Example:
         >>> merge(Request(stop=True, reason="patience"), Request(save=True)).save
@@ -44,11 +48,11 @@ def merge(first: Request, second: Request) -> Request:
         return second
     if second == NO_REQUEST:
         return first
-    reasons = dict.fromkeys(reason for reason in (first.reason, second.reason) if reason)
+    reasons = dict.fromkeys([*first.reason.split(_BETWEEN), *second.reason.split(_BETWEEN)])
     return Request(
         stop=first.stop or second.stop,
         save=first.save or second.save,
-        reason="; ".join(reasons),
+        reason=_BETWEEN.join(reason for reason in reasons if reason),
         seconds=max(first.seconds, second.seconds),
     )
 
@@ -56,3 +60,25 @@ def merge(first: Request, second: Request) -> Request:
 def agree(requests: Iterable[Request]) -> Agreed:
     """What all ranks do, given what each of them asked for, in the order of the ranks."""
     return Agreed(functools.reduce(merge, requests, NO_REQUEST))
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Refuses that ranks do different things.
+
+    Args:
+        kinds: What each rank came to a collective for, in the order of the ranks.
+
+    Raises:
+        WorldError: Not all for the same; the error names the first rank that differs.
+
+    Example:
+        >>> check_kinds(["requests", "requests"])
+    """
+    for rank, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise WorldError(
+                "the ranks",
+                got=f"{kinds[0]!r} on rank 0 and {kind!r} on rank {rank}",
+                allowed="the same on every rank",
+                do="Give every rank as many batches, and let no hook or argument depend on the rank.",
+            )

@@ -63,7 +63,7 @@ def world_from_env(environ: Mapping[str, str]) -> World:
 
     Paddle's own `ParallelEnv().local_rank` is the global rank and `fleet.node_num()` counts addresses, so the variables
     are read themselves: PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID; PADDLE_LOCAL_SIZE and PADDLE_RANK_IN_NODE (or
-    PADDLE_LOCAL_RANK), without which all ranks are taken to be on one node, or on the hosts of PADDLE_TRAINER_ENDPOINTS.
+    PADDLE_LOCAL_RANK), without which the ranks are on the hosts of PADDLE_TRAINER_ENDPOINTS, or all on one node.
 
     Args:
         environ: The environment.
@@ -81,7 +81,11 @@ def world_from_env(environ: Mapping[str, str]) -> World:
     if size is None and rank is None:
         return World.single()
     if size is None or rank is None:
-        given, missing = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM") if size is None else ("PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID")
+        given, missing = (
+            ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
+            if size is None
+            else ("PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID")
+        )
         raise WorldError(
             missing, got="not set", allowed=f"a number, since {given} is set", do=f"Set both, or unset {given}."
         )

@@ -25,7 +25,18 @@ class Scope(enum.Enum):
 class _Entry:
     """One logged name: how it was declared, and the values not yet read."""
 
-    __slots__ = ("declared", "folded", "logger", "on_epoch", "on_step", "prog_bar", "reduce", "step", "values", "weights")
+    __slots__ = (
+        "declared",
+        "folded",
+        "logger",
+        "on_epoch",
+        "on_step",
+        "prog_bar",
+        "reduce",
+        "step",
+        "values",
+        "weights",
+    )
 
     def __init__(self, declared: tuple[Any, ...], scope: Scope, batch_scope: bool) -> None:
         on_step, on_epoch, self.reduce, self.prog_bar, self.logger = declared
@@ -70,7 +81,7 @@ class Logbook:
 
     # -- what the loops tell ----------------------------------------------------------------------------------------
 
-    def begin_batch(self, batch: Any, opens_window: bool = False, suffix: str = "") -> None:
+    def begin_batch(self, batch: Any, opens_window: bool = False, suffix: str = "") -> None:  # noqa: FBT002 - called on each step
         """A new batch: what its values are weighted by, and whether the step values of the window before are over."""
         self._batch = batch
         self._idle = False
@@ -200,7 +211,9 @@ class Logbook:
         """
         entries = self._eval if evaluation else self._train
         idle = evaluation and self._idle
-        gathered = self._runtime.gather((idle, self.epoch_table(entries)))
+        gathered = self._runtime.gather(
+            "evaluation" if evaluation else "epoch values", (idle, self.epoch_table(entries))
+        )
         merged = merge_tables([table for _, table in gathered], idle=[idle for idle, _ in gathered])
         record: dict[str, float] = {}
         if evaluation:

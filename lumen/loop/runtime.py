@@ -75,14 +75,18 @@ class Runtime(Protocol):
     def eval_end(self, stage: Stage) -> None:
         """Back to what was before `eval_begin`."""
 
-    def gather(self, value: Any) -> list[Any]:
-        """One collective: the plain value of every rank, in the order of the ranks."""
+    def gather(self, kind: str, value: Any) -> list[Any]:
+        """One collective: the plain value of every rank, in the order of the ranks.
+
+        `kind` says what is gathered. Ranks that come to one collective with different kinds are about to do different
+        things: that is a WorldError on all of them, instead of a hang later.
+        """
 
     def read(self, values: Sequence[Any]) -> list[float]:
         """One host read: device scalars and numbers, as floats."""
 
     def fold(self, reduce: Reduce, values: Sequence[Any], weights: Sequence[float]) -> Any:
-        """Many scalars as one, in float64, kept on the device: the weighted mean, the sum, the least or the greatest."""
+        """Many scalars as one, in float64, on the device: the weighted mean, the sum, the least or the greatest."""
 
     def held(self, value: Any) -> Any:
         """A scalar that can be kept: without its graph."""

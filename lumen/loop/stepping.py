@@ -8,7 +8,7 @@ import attrs
 
 from lumen.core.cadence import Unit
 from lumen.core.planning import StepPlan, advance, plan_close, plan_step
-from lumen.core.requests import NO_AGREED, NO_REQUEST, agree, merge
+from lumen.core.requests import NO_AGREED, NO_REQUEST, agree
 from lumen.loop.evaluating import evaluate
 from lumen.loop.logbook import Scope
 from lumen.loop.run import Run
@@ -76,7 +76,7 @@ def _close_window(run: Run, plan: StepPlan) -> None:
 def _share(run: Run, plan: StepPlan) -> None:
     """The moments at which the device is waited for anyway: values are read, and ranks exchange all they have."""
     runtime, logbook = run.runtime, run.logbook
-    steps = logbook.merge_steps(runtime.gather(logbook.step_table()))
+    steps = logbook.merge_steps(runtime.gather("step values", logbook.step_table()))
     if plan.log:
         run.write(steps)
     if plan.validate and run.eval_loaders:
@@ -96,11 +96,10 @@ def _agree(run: Run) -> None:
     request = run.take()
     if run.runtime.world.size == 1 and request is NO_REQUEST and not run.counts_seconds:
         return
-    request = attrs.evolve(request, seconds=run.seconds)
-    agreed = agree(run.runtime.gather(request))
-    run.progress = attrs.evolve(run.progress, seconds=agreed.seconds)
-    agreed = agree([attrs.evolve(agreed, seconds=0.0)])
+    gathered = run.runtime.gather("requests", (request, run.seconds))
+    run.progress = attrs.evolve(run.progress, seconds=max(seconds for _, seconds in gathered))
+    agreed = agree(request for request, _ in gathered)
     if agreed.stop:
         run.reason = agreed.reason
-    if agreed != NO_AGREED:
-        run.asked = agree([merge(run.asked, agreed)])
+    if agreed is not NO_AGREED:
+        run.asked = agree([run.asked, agreed])

@@ -50,7 +50,7 @@ class Checkpoint:
     sections: Mapping[str, Any]
 
 
-# -- writing ------------------------------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------------------------
 
 
 def write(
@@ -147,7 +147,7 @@ def remove(path: str | os.PathLike[str]) -> None:
     shutil.rmtree(target, ignore_errors=True)
 
 
-# -- reading ------------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------------------------
 
 
 def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def _damaged(folder: Path, name: str, what: str) -> CheckpointError:
     )
 
 
-# -- finding ------------------------------------------------------------------------------------------------------------
+# -- finding -------------------------------------------------------------------------------------------------------
 
 
 def newest(folders: Iterable[str | os.PathLike[str]]) -> Checkpoint | None:
@@ -276,7 +276,9 @@ def newest(folders: Iterable[str | os.PathLike[str]]) -> Checkpoint | None:
             except CheckpointError as error:
                 _log.warning("Passed over: %s", error)
                 continue
-            found.append((float(manifest["created"]), int(manifest.get("step", 0)), not entry.name.startswith("."), entry))
+            found.append(
+                (float(manifest["created"]), int(manifest.get("step", 0)), not entry.name.startswith("."), entry)
+            )
     for *_, entry in sorted(found, reverse=True):
         try:
             return read(entry)

@@ -124,7 +124,7 @@ def _set_device(plan: DevicePlan, world: World) -> Any:
     if plan.kind == "cpu":
         paddle.set_device("cpu")
         return paddle.CPUPlace()
-    selected = os.environ.get("FLAGS_selected_gpus", "").split(",")[0]
+    selected = os.environ.get("FLAGS_selected_gpus", "").split(",")[0]  # noqa: SIM112 - Paddle's name
     device = int(selected) if world.size > 1 and selected else plan.ids[min(world.local_rank, len(plan.ids) - 1)]
     paddle.set_device(f"gpu:{device}")
     return paddle.CUDAPlace(device)

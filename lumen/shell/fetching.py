@@ -16,7 +16,15 @@ from lumen.shell.paddle_shim import paddle
 
 from paddle.io.dataloader.collate import default_collate_fn, default_convert_fn  # isort: skip  # after the shim
 
-_KEPT = ("use_shared_memory", "timeout", "worker_init_fn", "prefetch_factor", "use_buffer_reader", "reader_buffer_size", "places")
+_KEPT = (
+    "use_shared_memory",
+    "timeout",
+    "worker_init_fn",
+    "prefetch_factor",
+    "use_buffer_reader",
+    "reader_buffer_size",
+    "places",
+)
 
 
 class Fetch:
@@ -71,11 +79,11 @@ class _Failure:
         self.error: Exception | None = error
 
     def __getstate__(self) -> dict[str, Any]:
-        import multiprocessing.reduction as reduction
+        from multiprocessing import reduction  # what sends it
 
         try:
             reduction.ForkingPickler.dumps(self.error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever pickling a user's exception raises
             return {"text": self.text, "error": None}
         return {"text": self.text, "error": self.error}
 
@@ -105,7 +113,7 @@ class _Tickets:
         return self.count
 
 
-class _Batches(paddle.io.Dataset):  # type: ignore[misc]
+class _Batches(paddle.io.Dataset):
     """A dataset whose items are whole batches; a worker gives an error back as an item."""
 
     def __init__(self, fetch: Fetch) -> None:
@@ -120,7 +128,7 @@ class _Batches(paddle.io.Dataset):  # type: ignore[misc]
         random.seed(key)
         try:
             return self.fetch(samples, epoch)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is raised in the main process
             return _Failure(error)
 
     def __len__(self) -> int:
@@ -155,9 +163,7 @@ class WorkerPool:
         )
         self._reading: Any = None
 
-    def batches(
-        self, indices: Iterator[Sequence[int]], epoch: int, first: int, count: int | None
-    ) -> Iterator[Any]:
+    def batches(self, indices: Iterator[Any], epoch: int, first: int, count: int | None) -> Iterator[Any]:
         """The batches of these samples.
 
         Args:

@@ -64,7 +64,7 @@ def report_failure(error: BaseException) -> None:
 
 
 def follow_supervisor() -> None:
-    """Lets this rank die with its supervisor, also when that is killed; a rank that lumen did not start is left alone."""
+    """Lets this rank die with its supervisor, killed or not; a rank that lumen did not start is left alone."""
     parent = os.environ.get(_SUPERVISOR)
     if not parent or not sys.platform.startswith("linux"):
         return
@@ -73,7 +73,7 @@ def follow_supervisor() -> None:
         os._exit(1)
 
 
-# -- the supervisor -----------------------------------------------------------------------------------------------------
+# -- the supervisor ------------------------------------------------------------------------------------------------
 
 
 def _command() -> list[str]:
@@ -103,7 +103,12 @@ class _Rank:
         self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL)
         piped = subprocess.PIPE if rank else None
         self.process = subprocess.Popen(  # noqa: S603 - the user's own command line
-            command, env=dict(environ), stdin=subprocess.DEVNULL if rank else None, stdout=piped, stderr=piped, text=True
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL if rank else None,
+            stdout=piped,
+            stderr=piped,
+            text=True,
         )
         streams = [stream for stream in (self.process.stdout, self.process.stderr) if stream is not None]
         self._pumps = [threading.Thread(target=self._pump, args=(stream,), daemon=True) for stream in streams]
@@ -136,7 +141,9 @@ def _supervise(plan: DevicePlan, command: list[str], folder: Path, grace: float)
     ports = _free_ports(len(plan.ids))
     variables = rank_environments(Launch(kind=plan.kind, ids=plan.ids, ports=ports))
     common = {**os.environ, _REPORT: str(folder), _SUPERVISOR: str(os.getpid())}
-    previous = signal.signal(signal.SIGTERM, _terminate) if threading.current_thread() is threading.main_thread() else None
+    previous = (
+        signal.signal(signal.SIGTERM, _terminate) if threading.current_thread() is threading.main_thread() else None
+    )
     ranks: list[_Rank] = []
     try:
         for rank, own in enumerate(variables):
@@ -152,8 +159,8 @@ def _supervise(plan: DevicePlan, command: list[str], folder: Path, grace: float)
         _end(ranks, grace)
         return 130
     except _Terminated:
-        for rank in ranks:
-            rank.process.terminate()
+        for one in ranks:
+            one.process.terminate()
         _end(ranks, grace)
         return 143
     finally:
@@ -200,9 +207,9 @@ def _show(failed: _Rank, ranks: Sequence[_Rank], folder: Path) -> None:
         code = rank.process.returncode
         if code:
             word = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-            print(f"lumen: rank {rank.rank} {word}", file=sys.stderr)
+            sys.stderr.write(f"lumen: rank {rank.rank} {word}\n")
     text = reports[0].read_text() if reports else "".join(first.tail)
-    print(f"lumen: rank {first.rank} failed first:\n{text.rstrip()}", file=sys.stderr)
+    sys.stderr.write(f"lumen: rank {first.rank} failed first:\n{text.rstrip()}\n")
     sys.stderr.flush()
 
 

@@ -10,7 +10,7 @@ from lumen.errors import ModuleError
 from lumen.shell.paddle_shim import paddle
 
 
-class StepLayer(paddle.nn.Layer):  # type: ignore[misc]
+class StepLayer(paddle.nn.Layer):
     """What `DataParallel` wraps: its forward is a step of the user's module.
 
     DataParallel arms its reducer in `forward`; a step called on the module itself would leave the gradients of the

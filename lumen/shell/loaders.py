@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lumen.core.loading import Keep, LoaderFacts, LoaderKind, Refuse, plan_loader
+from lumen.core.loading import LoaderFacts, LoaderKind, Rebuild, Refuse, plan_loader
 from lumen.core.world import World
 from lumen.errors import DataError
 from lumen.shell.paddle_shim import paddle
@@ -76,9 +76,7 @@ def _length(sized: Any) -> int | None:
         return None
 
 
-def open_source(
-    loader: Any, world: World, *, training: bool, seed: int, name: str, distribute: bool = True
-) -> Source:
+def open_source(loader: Any, world: World, *, training: bool, seed: int, name: str, distribute: bool = True) -> Source:
     """The batches of a loader for this rank.
 
     Args:
@@ -97,8 +95,9 @@ def open_source(
     if isinstance(plan, Refuse):
         raise DataError(name, got=plan.got, do=plan.reason)
     seen = world if distribute else World.single()
-    if facts.kind is LoaderKind.MAP and facts.own_sampler:
+    if isinstance(plan, Rebuild):
+        return Planned(loader, plan, seen, rank=world.rank, unbatched=facts.batch_size is None)
+    if facts.kind is LoaderKind.MAP:
         return OwnOrder(loader, plan, seen, seed=seed, training=training, batches=facts.batches)
-    if isinstance(plan, (Keep,)) or facts.kind is not LoaderKind.MAP:
-        return ReadyBatches(loader, plan, seen, training=training, batches=facts.batches or facts.length)
-    return Planned(loader, plan, seen, rank=world.rank, unbatched=facts.batch_size is None)
+    batches = facts.length if facts.batches is None else facts.batches
+    return ReadyBatches(loader, plan, seen, training=training, batches=batches)

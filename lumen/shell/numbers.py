@@ -12,7 +12,7 @@ from lumen.core.metrics import Reduce
 from lumen.errors import DataError
 from lumen.shell.paddle_shim import paddle
 
-Tensor: type = paddle.Tensor
+Tensor: Any = paddle.Tensor
 
 
 def held(value: Any) -> Any:
@@ -32,7 +32,10 @@ def check_scalar(name: str, value: Any) -> None:
         if value.size == 1:
             return
         raise DataError(
-            f"self.log({name!r})", got=f"a value of shape {list(value.shape)}", allowed="one number", do="Log its mean()."
+            f"self.log({name!r})",
+            got=f"a value of shape {list(value.shape)}",
+            allowed="one number",
+            do="Log its mean().",
         )
     raise DataError(f"self.log({name!r})", got=type(value).__name__, allowed="a number or a tensor with one element")
 

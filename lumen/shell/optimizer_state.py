@@ -142,7 +142,9 @@ def restore_scheduler(scheduler: Any, saved: Mapping[str, Any]) -> None:
     """
     if saved.get("type") != type(scheduler).__name__:
         raise CheckpointError(
-            "the scheduler", got=type(scheduler).__name__, allowed=f"{saved.get('type')}, as the checkpoint was saved with"
+            "the scheduler",
+            got=type(scheduler).__name__,
+            allowed=f"{saved.get('type')}, as the checkpoint was saved with",
         )
     for name, value in saved.items():
         now = getattr(scheduler, name, None)

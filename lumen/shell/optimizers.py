@@ -94,7 +94,10 @@ def _with_scheduler(optimizer: Any, config: Mapping[str, Any], attached: Any) ->
     for key in config:
         if key not in _CONFIG_KEYS:
             raise ConfigError(
-                "configure_optimizers: lr_scheduler", got=key, allowed=", ".join(_CONFIG_KEYS), do=did_you_mean(key, _CONFIG_KEYS)
+                "configure_optimizers: lr_scheduler",
+                got=key,
+                allowed=", ".join(_CONFIG_KEYS),
+                do=did_you_mean(key, _CONFIG_KEYS),
             )
     scheduler = config.get("scheduler")
     if scheduler is None:
@@ -119,14 +122,22 @@ def _with_scheduler(optimizer: Any, config: Mapping[str, Any], attached: Any) ->
                 do="Pass the same scheduler as learning_rate= of the optimizer.",
             )
         optimizer.set_lr_scheduler(scheduler)
+    return OptimizerSetup(optimizer=optimizer, scheduler=scheduler, schedule=_schedule(config))
+
+
+def _schedule(config: Mapping[str, Any]) -> Every:
+    """How often the scheduler moves."""
     interval, frequency = config.get("interval", "epoch"), config.get("frequency", 1)
     if interval not in ("epoch", "step"):
         raise ConfigError(
-            "configure_optimizers: interval", got=interval, allowed="'epoch' or 'step'", do=did_you_mean(str(interval), ["epoch", "step"])
+            "configure_optimizers: interval",
+            got=interval,
+            allowed="'epoch' or 'step'",
+            do=did_you_mean(str(interval), ["epoch", "step"]),
         )
     if not isinstance(frequency, int) or isinstance(frequency, bool) or frequency < 1:
         raise ConfigError("configure_optimizers: frequency", got=frequency, allowed="an int >= 1")
-    return OptimizerSetup(optimizer=optimizer, scheduler=scheduler, schedule=Every(frequency, Unit(interval)))
+    return Every(frequency, Unit(interval))
 
 
 def _refuse(returned: Any) -> ModuleError:

@@ -97,7 +97,8 @@ class Precision:
         if self.scaler is None:
             return {}
         return {
-            key: value.tolist() if hasattr(value, "tolist") else value for key, value in self.scaler.state_dict().items()
+            key: value.tolist() if hasattr(value, "tolist") else value
+            for key, value in self.scaler.state_dict().items()
         }
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -65,9 +65,7 @@ class Streams:
         """
         numpy, python = saved["numpy"], saved["python"]
         states = [] if self.per_batch else self._paddle_states(saved["paddle"])
-        np.random.set_state(
-            (numpy["kind"], numpy["keys"], numpy["position"], numpy["has_gauss"], numpy["gauss"])
-        )
+        np.random.set_state((numpy["kind"], numpy["keys"], numpy["position"], numpy["has_gauss"], numpy["gauss"]))
         random.setstate((python["version"], tuple(int(word) for word in python["words"]), python["gauss_next"]))
         if states:
             set_paddle_states(states)

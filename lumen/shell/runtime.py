@@ -11,16 +11,17 @@ from lumen.core.metrics import Reduce
 from lumen.core.planning import StepPlan
 from lumen.core.policy import Clip
 from lumen.core.progress import Progress
+from lumen.core.requests import check_kinds
 from lumen.errors import ModuleError
 from lumen.loop.runtime import Fetched, Hooks, Stage
 from lumen.shell import numbers
 from lumen.shell.cluster import Cluster
 from lumen.shell.layers import StepLayer, call_style, wrap_once
-from lumen.shell.loaders import Source
 from lumen.shell.optimizers import OptimizerSetup, optimizer_parameters
 from lumen.shell.paddle_shim import gpu_count, paddle
 from lumen.shell.precision import Precision, clipper
 from lumen.shell.rng import Streams
+from lumen.shell.sources import Source
 from lumen.shell.transfer import to_device
 
 _NOTHING = contextlib.nullcontext()
@@ -173,7 +174,10 @@ class PaddleRuntime:
             raise ModuleError("training_step's return value", got=type(loss).__name__, allowed=allowed)
         if loss.size != 1:
             raise ModuleError(
-                "training_step's return value", got=f"shape {list(loss.shape)}", allowed=allowed, do="Return loss.mean()."
+                "training_step's return value",
+                got=f"shape {list(loss.shape)}",
+                allowed=allowed,
+                do="Return loss.mean().",
             )
         if loss.stop_gradient:
             raise ModuleError(
@@ -240,9 +244,13 @@ class PaddleRuntime:
         """Seconds on the machine's monotonic clock."""
         return time.monotonic()
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, kind: str, value: Any) -> list[Any]:
         """The plain value of every rank."""
-        return [value] if self.world.size == 1 else self.cluster.gather(value)
+        if self.world.size == 1:
+            return [value]
+        gathered = self.cluster.gather((kind, value))
+        check_kinds([kind for kind, _ in gathered])
+        return [value for _, value in gathered]
 
     def read(self, values: Sequence[Any]) -> list[float]:
         """One host read."""

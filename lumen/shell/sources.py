@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from lumen.core.loading import Keep, Rebuild, Stride
 from lumen.core.sampling import Cursor, SamplerConfig, batches_left, epoch_batches, global_samples
 from lumen.core.seeding import stream_key
+from lumen.core.seq import dealt, with_last
 from lumen.core.world import World
 from lumen.shell.fetching import Fetch, WorkerPool
 from lumen.shell.transfer import batch_size_of
@@ -45,7 +46,13 @@ class Source:
         return None if self.batches is None else max(0, self.batches - batch)
 
     def epoch(
-        self, epoch: int, *, consumed: int = 0, batch: int = 0, limit: int | None = None, before_fetch: BeforeFetch = None
+        self,
+        epoch: int,
+        *,
+        consumed: int = 0,
+        batch: int = 0,
+        limit: int | None = None,
+        before_fetch: BeforeFetch = None,
     ) -> Generator[Item, None, None]:
         """The rest of an epoch.
 
@@ -82,11 +89,19 @@ class Planned(Source):
         self._workers = WorkerPool(loader, self._fetch) if loader.num_workers else None
 
     def left(self, epoch: int, consumed: int, batch: int) -> int:
+        """Batches left of an epoch."""
         return batches_left(self.config, self._world, Cursor(epoch=epoch, consumed=consumed))
 
     def epoch(
-        self, epoch: int, *, consumed: int = 0, batch: int = 0, limit: int | None = None, before_fetch: BeforeFetch = None
+        self,
+        epoch: int,
+        *,
+        consumed: int = 0,
+        batch: int = 0,
+        limit: int | None = None,
+        before_fetch: BeforeFetch = None,
     ) -> Generator[Item, None, None]:
+        """The rest of an epoch; see `Source.epoch`."""
         config, world, cursor = self.config, self._world, Cursor(epoch=epoch, consumed=consumed)
         count = batches_left(config, world, cursor)
         if limit is not None:
@@ -99,6 +114,7 @@ class Planned(Source):
             yield data, global_samples(config, world, cursor, index) if last else whole, last
 
     def close(self) -> None:
+        """Ends the workers."""
         if self._workers is not None:
             self._workers.close()
 
@@ -131,15 +147,22 @@ class OwnOrder(Source):
         self._workers = WorkerPool(loader, self._fetch) if loader.num_workers else None
 
     def epoch(
-        self, epoch: int, *, consumed: int = 0, batch: int = 0, limit: int | None = None, before_fetch: BeforeFetch = None
+        self,
+        epoch: int,
+        *,
+        consumed: int = 0,
+        batch: int = 0,
+        limit: int | None = None,
+        before_fetch: BeforeFetch = None,
     ) -> Generator[Item, None, None]:
+        """The rest of an epoch; see `Source.epoch`."""
         count = self.batches if limit is None else limit if self.batches is None else min(limit, self.batches)
         every = self._world.size
         for part in (self._sampler, getattr(self._sampler, "sampler", None)):
-            if hasattr(part, "set_epoch"):
+            if part is not None and hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
         order = _seeded(self._sampler, stream_key(self._seed, epoch, 0, "worker"))
-        mine = itertools.islice(_dealt(order, self._world, self._training), batch, count)
+        mine = itertools.islice(dealt(order, every, self._world.rank, fill=self._training), batch, count)
         left = None if count is None else max(0, count - batch)
         for data, last in _with_last(
             _fetched(mine, self._fetch, self._workers, epoch, batch, left, before_fetch), left
@@ -147,6 +170,7 @@ class OwnOrder(Source):
             yield data, batch_size_of(data) * every, last
 
     def close(self) -> None:
+        """Ends the workers."""
         if self._workers is not None:
             self._workers.close()
 
@@ -170,12 +194,20 @@ class ReadyBatches(Source):
         self.batches = _share(batches, world, training)
 
     def epoch(
-        self, epoch: int, *, consumed: int = 0, batch: int = 0, limit: int | None = None, before_fetch: BeforeFetch = None
+        self,
+        epoch: int,
+        *,
+        consumed: int = 0,
+        batch: int = 0,
+        limit: int | None = None,
+        before_fetch: BeforeFetch = None,
     ) -> Generator[Item, None, None]:
+        """The rest of an epoch; see `Source.epoch`."""
         count = self.batches if limit is None else limit if self.batches is None else min(limit, self.batches)
         left = None if count is None else max(0, count - batch)
-        batches = itertools.islice(_dealt(self._loader, self._world, self._training), batch, count)
-        size, every = 0, self._world.size
+        every = self._world.size
+        batches = itertools.islice(dealt(self._loader, every, self._world.rank, fill=self._training), batch, count)
+        size = 0
         for number, (data, last) in enumerate(_with_last(_told(batches, batch, before_fetch), left)):
             if number == 0 or last:
                 size = batch_size_of(data) * every
@@ -189,25 +221,8 @@ def _share(batches: int | None, world: World, training: bool) -> int | None:
     return -(-batches // world.size) if training else -(-max(0, batches - world.rank) // world.size)
 
 
-def _dealt(batches: Iterable[Any], world: World, training: bool) -> Iterator[Any]:
-    """Every n-th batch; in training the first ones fill up the last round, so that all ranks take equally many."""
-    if world.size == 1:
-        yield from batches
-        return
-    head: list[Any] = []
-    count = 0
-    for batch in batches:
-        if count < world.size:
-            head.append(batch)
-        if count % world.size == world.rank:
-            yield batch
-        count += 1
-    if training and count % world.size and world.rank >= count % world.size:
-        yield head[(world.rank - count % world.size) % len(head)]
-
-
 def _fetched(
-    indices: Iterator[Sequence[int]],
+    indices: Iterator[Any],
     fetch: Fetch,
     workers: WorkerPool | None,
     epoch: int,
@@ -239,18 +254,9 @@ def _told(batches: Iterator[Any], first: int, before_fetch: BeforeFetch) -> Iter
 
 def _with_last(batches: Iterator[Any], left: int | None) -> Iterator[tuple[Any, bool]]:
     """Each batch with whether it is the last; one is read ahead only where their number is not known."""
-    if left is not None:
-        for number, batch in enumerate(batches, start=1):
-            yield batch, number == left
-        return
-    for held in batches:
-        break
-    else:
-        return
-    for batch in batches:
-        yield held, False
-        held = batch
-    yield held, True
+    if left is None:
+        return with_last(batches)
+    return ((batch, number == left) for number, batch in enumerate(batches, start=1))
 
 
 def _seeded(batches: Iterable[Any], key: int) -> Iterator[Any]:

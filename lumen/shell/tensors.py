@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from lumen.shell.paddle_shim import paddle
 
@@ -19,7 +18,7 @@ class BFloat16:
         bits: uint16, of the tensor's shape.
     """
 
-    bits: NDArray[np.uint16]
+    bits: np.ndarray[Any, np.dtype[np.uint16]]
 
 
 Stored = np.ndarray[Any, Any] | BFloat16

@@ -11,7 +11,7 @@ import numpy as np
 
 from lumen.shell.paddle_shim import paddle
 
-_Tensor: type = paddle.Tensor
+_Tensor: Any = paddle.Tensor
 
 
 def to_device(batch: Any, place: Any) -> Any:
@@ -45,7 +45,7 @@ def to_device(batch: Any, place: Any) -> Any:
         items = {key: to_device(value, place) for key, value in batch.items()}
         if all(items[key] is batch[key] for key in batch):
             return batch
-        return items if kind is dict else kind(items)  # type: ignore[call-arg]
+        return items if kind is dict else kind(items)
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         return _rebuilt(batch, [f.name for f in dataclasses.fields(batch) if f.init], place, dataclasses.replace)
     if attrs.has(kind):

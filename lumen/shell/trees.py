@@ -62,7 +62,9 @@ def _split(value: Any, where: str, name: str, arrays: dict[str, np.ndarray[Any, 
         wrong = next((key for key in value if not isinstance(key, str) or key.startswith("$")), None)
         if wrong is not None:
             raise CheckpointError(where, got=f"the key {wrong!r}", allowed="texts that do not start with $")
-        return {key: _split(item, f"{where}.{key}", f"{name}/{key}" if name else key, arrays) for key, item in value.items()}
+        return {
+            key: _split(item, f"{where}.{key}", f"{name}/{key}" if name else key, arrays) for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [
             _split(item, f"{where}[{i}]", f"{name}/{i}" if name else str(i), arrays) for i, item in enumerate(value)

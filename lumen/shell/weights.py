@@ -30,7 +30,9 @@ def load_weights(layer: Any, saved: Mapping[str, Stored], source: str) -> None:
     now = layer.state_dict()
     for name, tensor in now.items():
         if name not in saved:
-            raise CheckpointError(source, got=f"no weight {name!r}", do=f"It is another model's. {did_you_mean(name, saved)}")
+            raise CheckpointError(
+                source, got=f"no weight {name!r}", do=f"It is another model's. {did_you_mean(name, saved)}"
+            )
         shape, kind = shape_and_type(saved[name])
         wanted = tuple(tensor.shape)
         mine = str(tensor.dtype).rpartition(".")[2].lower()
@@ -43,6 +45,8 @@ def load_weights(layer: Any, saved: Mapping[str, Stored], source: str) -> None:
             )
     unexpected = sorted(set(saved) - set(now))
     if unexpected:
-        raise CheckpointError(source, got=f"a weight {unexpected[0]!r} that this model has not", do="It is another model's.")
+        raise CheckpointError(
+            source, got=f"a weight {unexpected[0]!r} that this model has not", do="It is another model's."
+        )
     for name, tensor in now.items():
         tensor.set_value(from_numpy(saved[name]))

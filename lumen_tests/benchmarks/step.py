@@ -10,6 +10,7 @@ of two rounds' medians is shown as the median over the rounds.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -71,7 +72,7 @@ class Stamped:
     def steps(self) -> list[float]:
         """Seconds of each step but the first few, in which the optimizer makes its accumulators."""
         times = self.times[WARM_UP:]
-        return [later - earlier for earlier, later in zip(times[:-1], times[1:], strict=True)]
+        return [later - earlier for earlier, later in itertools.pairwise(times)]
 
 
 def hand_written(batches: Stamped) -> Callable[[], None]:

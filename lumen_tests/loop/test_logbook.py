@@ -106,7 +106,7 @@ def evaluate_on(size: int, values: list[float]) -> list[dict[str, float]]:
     def work(world: World, group: Group) -> dict[str, float]:
         mine = values[world.rank :: size]
         runtime = FakeRuntime([], world=world, group=group, evaluation=[[[v] for v in mine]])
-        run = Run(runtime, Policy(), {hook: () for hook in runtime.hooks}, Stage.VALIDATE, _state())
+        run = Run(runtime, Policy(), dict.fromkeys(runtime.hooks, ()), Stage.VALIDATE, _state())
         run.eval_loaders = 1
         step = runtime.eval_step
 
@@ -150,13 +150,19 @@ def test_a_name_logged_on_one_rank_only_is_an_error_that_names_both() -> None:
 
         run_fit(runtime, Policy(max_epochs=1, log=Every(1, Unit.STEP)), prepare=prepare)
 
-    with pytest.raises(DataError, match="'only'.*rank 1 but not on rank 0"):
+    with pytest.raises(DataError, match=r"'only'.*rank 1 but not on rank 0"):
         run_ranks(2, work)
 
 
 def test_a_sanity_check_leaves_no_value_behind() -> None:
     runtime = FakeRuntime([], evaluation=[[[1.0]]])
-    run = Run(runtime, Policy(validate=Validation(every=Every(1, Unit.EPOCH))), dict.fromkeys(runtime.hooks, ()), Stage.FIT, _state())
+    run = Run(
+        runtime,
+        Policy(validate=Validation(every=Every(1, Unit.EPOCH))),
+        dict.fromkeys(runtime.hooks, ()),
+        Stage.FIT,
+        _state(),
+    )
     run.eval_loaders = 1
     runtime.eval_step = lambda *_: run.logbook.log("x", 1.0)  # type: ignore[method-assign]
     evaluate(run, Stage.SANITY)

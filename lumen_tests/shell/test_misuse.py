@@ -77,7 +77,11 @@ def test_nonsense_from_configure_optimizers(tmp_path: Path, returned: Any) -> No
 
 @pytest.mark.parametrize(
     ("config", "message"),
-    [({"interval": "steps"}, "Did you mean 'step'"), ({"frequency": 0}, "frequency"), ({"intervall": "step"}, "Did you mean 'interval'")],
+    [
+        ({"interval": "steps"}, "Did you mean 'step'"),
+        ({"frequency": 0}, "frequency"),
+        ({"intervall": "step"}, "Did you mean 'interval'"),
+    ],
 )
 def test_a_misspelt_scheduler_configuration(tmp_path: Path, config: dict[str, Any], message: str) -> None:
     class Bad(NeverTrained):
@@ -111,7 +115,7 @@ class Endless(paddle.io.IterableDataset):  # type: ignore[misc]
     "make",
     [
         lambda: None,
-        lambda: [],
+        list,
         lambda: loader(0),
         lambda: paddle.io.DataLoader(Endless(), batch_size=2),
         Foreign,
@@ -185,7 +189,7 @@ def test_values_that_are_no_numbers_and_calls_outside_of_a_run(tmp_path: Path) -
     with pytest.raises(DataError, match=r"shape \[4, 4\].*mean"):
         quiet(tmp_path).fit(Bad(), loader(8))
     trainer = quiet(tmp_path)
-    for ask in (trainer.request_stop, lambda: trainer.save_checkpoint("x"), lambda: trainer.validate()):
+    for ask in (trainer.request_stop, lambda: trainer.save_checkpoint("x"), trainer.validate):
         with pytest.raises(LumenError):
             ask()
     with pytest.warns(UserWarning, match="without a Trainer"):

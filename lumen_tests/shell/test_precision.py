@@ -100,7 +100,9 @@ def test_the_state_comes_back(make_scaler: Any) -> None:
     assert second.state()["scale"] == [64.0]
 
 
-def test_on_a_cpu_mixed_precision_says_so_and_trains_in_32_bits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_on_a_cpu_mixed_precision_says_so_and_trains_in_32_bits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     weights = []
     for precision in ("32-true", "bf16-mixed", "16-mixed"):
         paddle.seed(1)

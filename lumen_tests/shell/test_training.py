@@ -16,7 +16,8 @@ from lumen_tests.models import Classifier, F, Rows, digest, loader, quiet
 
 def batches_of(rows: Rows, size: int) -> list[tuple[Any, Any]]:
     return [
-        (paddle.to_tensor(rows.x[i : i + size]), paddle.to_tensor(rows.y[i : i + size])) for i in range(0, len(rows), size)
+        (paddle.to_tensor(rows.x[i : i + size]), paddle.to_tensor(rows.y[i : i + size]))
+        for i in range(0, len(rows), size)
     ]
 
 
@@ -70,7 +71,9 @@ def test_validation_runs_in_eval_mode_without_gradients_and_leaves_modes_and_ran
 
         def validation_step(self, batch: Any, batch_idx: int) -> None:
             super().validation_step(batch, batch_idx)
-            self.seen.append((self.training, self.net(batch[0]).stop_gradient, paddle.rand([1]).item(), np.random.rand()))
+            self.seen.append(
+                (self.training, self.net(batch[0]).stop_gradient, paddle.rand([1]).item(), np.random.rand())
+            )
 
         def on_train_epoch_end(self) -> None:
             self.seen.append((self.training, self.net[2].training, self.net[0].training))
