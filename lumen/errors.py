@@ -11,7 +11,7 @@ class LumenError(Exception):
 
     Args:
         argument: What is wrong: the name of an argument, a variable, a file or a method.
-        got: The value as the user gave it; shown by ``repr`` unless it is None.
+        got: The value as the user gave it, shown by ``repr``; a text with spaces is a description, shown as it is.
         allowed: What would have been right, as a phrase ("an int >= 1").
         do: What to do about it, as a sentence.
 
@@ -28,7 +28,8 @@ class LumenError(Exception):
         super().__init__(argument)
 
     def __str__(self) -> str:
-        facts = [f"got {self.got!r}"] if self.got is not None else []
+        described = isinstance(self.got, str) and (" " in self.got or self.got == "None")
+        facts = [f"got {self.got if described else repr(self.got)}"] if self.got is not None else []
         facts += [f"allowed: {self.allowed}"] if self.allowed else []
         head = f"{self.argument}: {'; '.join(facts)}" if facts else self.argument
         text = f"{head}. {self.do}".rstrip(" .")

@@ -16,6 +16,7 @@ from lumen.errors import ConfigError, did_you_mean
 
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 _UNLIMITED_EPOCHS = 1000
+_SECONDS_AGREED = Every(20, Unit.STEP)  # how often several ranks agree on the time, where an interval is one
 
 Check = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
@@ -174,6 +175,8 @@ class Arguments:
             clip=self._clip(),
             epoch_batches=batches,
         )
+        if policy.counts_seconds and policy.agree is None:
+            policy = attrs.evolve(policy, agree=_SECONDS_AGREED)
         if batches is None and policy.needs_epoch_length:
             raise ConfigError(
                 "val_check_interval",

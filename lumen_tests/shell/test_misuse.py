@@ -61,7 +61,7 @@ def test_arguments(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_no_training_step(tmp_path: Path) -> None:
-    with pytest.raises(ModuleError, match=r"NoStep\.training_step: got 'not written'"):
+    with pytest.raises(ModuleError, match=r"NoStep\.training_step: got not written"):
         quiet(tmp_path).fit(NoStep(), loader(8))
 
 
