@@ -33,8 +33,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def handlers() -> dict[str, object]:
-    """All but the alarm's, which pytest-timeout sets and takes back in its own time."""
-    return {number.name: signal.getsignal(number) for number in signal.Signals if number is not signal.SIGALRM}
+    """All but the alarm's, which pytest-timeout sets and takes back in its own time, and the one that Paddle sets once
+    and for all when it first starts workers."""
+    others = [number for number in signal.Signals if number not in (signal.SIGALRM, signal.SIGCHLD)]
+    return {number.name: signal.getsignal(number) for number in others}
 
 
 def threads() -> set[threading.Thread]:

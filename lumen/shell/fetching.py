@@ -27,6 +27,9 @@ _KEPT = (
 )
 
 
+_GRACE = 2.0  # seconds that a worker gets to end by itself
+
+
 class Fetch:
     """Makes a batch of some samples, as the user's loader does, in the process that calls it.
 
@@ -178,14 +181,24 @@ class WorkerPool:
         state = np.random.get_state()
         reading = self._reading = iter(self._loader)
         np.random.set_state(state)  # Paddle draws a seed for its workers: the run's own numbers must not move by it
-        for batch in reading:
-            if isinstance(batch, list) and len(batch) == 2 and isinstance(batch[1], _Failure):
+        finished = False
+        try:
+            for batch in reading:
+                if isinstance(batch, list) and len(batch) == 2 and isinstance(batch[1], _Failure):
+                    batch[1].throw()
+                yield batch
+            finished = True
+        finally:
+            if not finished:  # what the workers have read ahead must not turn up in the next epoch
                 self.close()
-                batch[1].throw()
-            yield batch
 
     def close(self) -> None:
         """Ends the workers."""
         reading, self._reading = self._reading, None
         if reading is not None and hasattr(reading, "_try_shutdown_all"):
-            reading._try_shutdown_all()
+            reading._try_shutdown_all(_GRACE)  # without a limit 2.6.2 was seen to wait for ever
+            for worker in reading._workers:
+                if worker.is_alive():
+                    worker.terminate()
+                    worker.join()
+        self._loader._iterator = None  # else persistent workers that are gone would be asked again
