@@ -107,7 +107,7 @@ def test_an_error_of_the_dataset_comes_as_it_is_with_a_note_and_no_hang(workers:
         assert "__getitem__" in notes
 
 
-class Unpicklable(Exception):
+class UnpicklableError(Exception):
     def __init__(self) -> None:
         super().__init__("cannot travel")
         self.held = lambda: None
@@ -115,7 +115,7 @@ class Unpicklable(Exception):
 
 class Raising(Numbers):
     def __getitem__(self, index: int) -> Any:
-        raise Unpicklable
+        raise UnpicklableError
 
 
 def test_an_error_that_cannot_leave_its_worker_is_told_as_text() -> None:
@@ -165,7 +165,9 @@ def test_before_fetch_is_told_each_batch_before_its_samples_are_read() -> None:
             told.append(index)
             return super().__getitem__(index)
 
-    list(opened(io.DataLoader(Told(5), batch_size=2)).epoch(0, before_fetch=lambda batch: told.append(f"batch {batch}")))
+    list(
+        opened(io.DataLoader(Told(5), batch_size=2)).epoch(0, before_fetch=lambda batch: told.append(f"batch {batch}"))
+    )
     assert told == ["batch 0", 0, 1, "batch 1", 2, 3, "batch 2", 4]
 
 
@@ -266,7 +268,15 @@ def test_what_cannot_be_used_is_refused_by_name() -> None:
         def __iter__(self) -> Iterator[int]:
             yield 1
 
-    for loader in (io.DataLoader(Endless()), iter([1]), Numbers(), 3, "text", [], io.DataLoader(Numbers(0), batch_size=2)):
+    for loader in (
+        io.DataLoader(Endless()),
+        iter([1]),
+        Numbers(),
+        3,
+        "text",
+        [],
+        io.DataLoader(Numbers(0), batch_size=2),
+    ):
         with pytest.raises(DataError, match="loader: got"):
             opened(loader)
     with pytest.raises(DataError, match="on 2 ranks"):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict, namedtuple
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
@@ -13,7 +13,10 @@ import pytest
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.transfer import batch_size_of, to_device
 
-Pair = namedtuple("Pair", ["x", "y"])
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +62,17 @@ def test_arrays_become_tensors_and_containers_stay_what_they_are(batch: Any, get
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_in_place_is_not_rebuilt(place: Any) -> None:
     tensor = paddle.ones([2])
-    for batch in ((tensor, tensor), [tensor], {"a": tensor}, Pair(tensor, 1), Data(tensor), Value(tensor), "text", 3, None):
+    for batch in (
+        (tensor, tensor),
+        [tensor],
+        {"a": tensor},
+        Pair(tensor, 1),
+        Data(tensor),
+        Value(tensor),
+        "text",
+        3,
+        None,
+    ):
         assert to_device(batch, place) is batch
 
 
