@@ -65,6 +65,7 @@ class Logbook:
 
     def __init__(self, runtime: Runtime, *, weighted: bool = True) -> None:
         self._runtime = runtime
+        self._hold = runtime.held
         self._weighted = weighted
         self.scope = Scope.CLOSED
         self.callback: dict[str, float] = {}
@@ -123,7 +124,7 @@ class Logbook:
         entry = entries.get(name)
         if entry is None or entry.declared != declared:
             entry = entries[name] = self._declare(name, value, declared, entry)
-        held = self._runtime.held(value)
+        held = self._hold(value)
         if entry.on_step:
             if self._window == 1:
                 entry.step.clear()

@@ -63,7 +63,7 @@ def read_optimizers(returned: Any) -> OptimizerSetup:
 def optimizer_parameters(optimizer: Any) -> list[Any]:
     """The parameters that an optimizer steps, those of all its groups."""
     parameters: list[Any] = optimizer._parameter_list
-    if parameters and isinstance(parameters[0], Mapping):
+    if parameters and isinstance(parameters[0], dict):
         return [parameter for group in optimizer._param_groups for parameter in group["params"]]
     return parameters
 

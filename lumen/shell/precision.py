@@ -24,6 +24,9 @@ class Precision:
         on_gpu: Whether the run is on a GPU. Paddle's auto_cast has no effect on a CPU (measured on 2.6.2 and 3.3.1):
             there the run is 32-true, and says so.
         scaler: A grad scaler to use in place of the one that "16-mixed" makes.
+
+    Attributes:
+        casts: Whether the forward pass must run inside `autocast`.
     """
 
     def __init__(self, name: str, *, on_gpu: bool, scaler: Any = None) -> None:
@@ -31,14 +34,10 @@ class Precision:
         if self.name != name:
             _log.warning("precision=%r: Paddle casts nothing on a CPU, so this run is 32-true.", name)
         self._dtype = _DTYPES.get(self.name)
+        self.casts = self._dtype is not None
         if scaler is None and self.name == "16-mixed":
             scaler = paddle.amp.GradScaler(init_loss_scaling=2.0**16)
         self.scaler = scaler
-
-    @property
-    def casts(self) -> bool:
-        """Whether the forward pass must run inside `autocast`."""
-        return self._dtype is not None
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """The context of a forward pass."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lumen.core.seeding import stream_key
+from lumen.core.seeding import batch_key, stream_key
 from lumen.errors import CheckpointError
 from lumen.shell.paddle_shim import gpu_count, is_paddle2, paddle
 
@@ -30,6 +30,7 @@ class Streams:
         self._seed = seed
         self._rank = rank
         self.per_batch = is_paddle2 and not gpu_count()
+        self._epoch, self._key = -1, 0
 
     def begin_epoch(self, epoch: int) -> None:
         """Derives all three streams for an epoch."""
@@ -39,7 +40,10 @@ class Streams:
 
     def begin_batch(self, epoch: int, batch: int) -> None:
         """Derives Paddle's stream for one batch; called where `per_batch` says so."""
-        paddle.seed(stream_key(self._seed, epoch, self._rank, "paddle", batch))
+        if self._epoch != epoch:
+            self._epoch, self._key = epoch, stream_key(self._seed, epoch, self._rank, "paddle")
+        # the generator itself: paddle.seed of a GPU build also asks the driver for GPUs, which takes 40 us
+        _cpu().manual_seed(batch_key(self._key, batch))
 
     def capture(self) -> dict[str, Any]:
         """The states of all three, as plain data and arrays."""

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from lumen.core.metrics import Reduce
 from lumen.core.planning import StepPlan
 from lumen.core.policy import Clip
 from lumen.core.progress import Progress
@@ -58,7 +57,7 @@ class PaddleRuntime:
         self.module = module
         self.precision = precision
         self.streams = streams
-        self.hooks: Hooks = {}
+        self.hooks = {}
         self.batch_size = batch_size_of
         self.setup: OptimizerSetup | None = None
         self.eval_sources: Sequence[tuple[Source, int | None]] = ()
@@ -72,6 +71,22 @@ class PaddleRuntime:
         self._takes_index = True
         self._clip: Callable[[Any], Any] | None = None
         self._checked = False
+        self._scoped = precision.casts
+        self._optimizer: Any = None
+
+    @property
+    def hooks(self) -> Hooks:
+        """Who is called at each hook."""
+        return self._hooks
+
+    @hooks.setter
+    def hooks(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        # looked up once: a step calls each of them
+        self._before_backward = hooks.get("on_before_backward", ())
+        self._after_backward = hooks.get("on_after_backward", ())
+        self._before_step = hooks.get("on_before_optimizer_step", ())
+        self._before_zero_grad = hooks.get("on_before_zero_grad", ())
 
     # -- set up -----------------------------------------------------------------------------------------------------
 
@@ -85,12 +100,14 @@ class PaddleRuntime:
             limit: Most batches in an epoch; None: all.
         """
         self.setup = setup
+        self._optimizer = setup.optimizer
         self._clip = clipper(clip.value, clip.algorithm) if clip is not None else None
         self._train = (source, limit)
         self._takes_index = call_style(self.module, "training_step", optional=("batch_idx",)) > 1
         if self.world.size > 1:
             self._layer = wrap_once(self.module, StepLayer)
             self._step = self._layer
+            self._scoped = True
         else:
             self._step = self.module.training_step
         self._checked = False
@@ -144,28 +161,32 @@ class PaddleRuntime:
 
     def forward_backward(self, batch: Any, batch_idx: int, plan: StepPlan) -> Any:
         """One batch's forward and backward."""
-        layer, precision = self._layer, self.precision
-        # no_sync is read by Paddle in forward: forward must be inside it too
-        with _NOTHING if layer is None or plan.sync_grads else layer.no_sync():
-            if precision.casts:
-                with precision.autocast():
-                    outputs = self._step(batch, batch_idx) if self._takes_index else self._step(batch)
-            else:
+        if self._scoped:
+            # no_sync is read by Paddle in forward, and only there
+            with self._local(plan), self.precision.autocast():
                 outputs = self._step(batch, batch_idx) if self._takes_index else self._step(batch)
-            loss = outputs
-            if type(loss) is dict:
-                loss = loss.get("loss")
-            if not self._checked or loss is None or loss.stop_gradient:
-                self._check(loss)
-            hooks = self.hooks
-            for call in hooks["on_before_backward"]:
-                call(loss)
-            if plan.loss_weight != 1.0:
-                loss = loss * plan.loss_weight
-            precision.scale(loss).backward()
-            for call in hooks["on_after_backward"]:
-                call()
+        else:
+            outputs = self._step(batch, batch_idx) if self._takes_index else self._step(batch)
+        loss: Any = outputs.get("loss") if type(outputs) is dict else outputs
+        if not self._checked or loss is None or loss.stop_gradient:
+            self._check(loss)
+        for call in self._before_backward:
+            call(loss)
+        if plan.loss_weight != 1.0:
+            loss = loss * plan.loss_weight
+        if self.precision.scaler is not None:
+            loss = self.precision.scale(loss)
+        loss.backward()
+        for call in self._after_backward:
+            call()
         return outputs
+
+    def _local(self, plan: StepPlan) -> contextlib.AbstractContextManager[Any]:
+        """Where the gradients of a batch stay on its rank."""
+        if self._layer is None or plan.sync_grads:
+            return contextlib.nullcontext()
+        context: contextlib.AbstractContextManager[Any] = self._layer.no_sync()
+        return context
 
     def _check(self, loss: Any) -> None:
         """Refuses what Paddle would run backward on without a word."""
@@ -190,19 +211,21 @@ class PaddleRuntime:
 
     def optimizer_step(self, plan: StepPlan) -> bool:
         """Unscale, rescale, clip, step, clear."""
-        if self.setup is None:
-            raise RuntimeError("prepare_training comes first")
-        optimizer, precision, hooks = self.setup.optimizer, self.precision, self.hooks
+        optimizer, precision = self._optimizer, self.precision
         parameters = optimizer_parameters(optimizer)
-        found_inf = precision.unscale([optimizer]) if precision.scaler is not None else False
+        found_inf = precision.scaler is not None and precision.unscale([optimizer])
         if plan.grad_rescale != 1.0:
             _rescale(parameters, plan.grad_rescale)
-        for call in hooks["on_before_optimizer_step"]:
+        for call in self._before_step:
             call(optimizer)
         if self._clip is not None and not found_inf:
             self._clip(parameters)
-        stepped = precision.step([optimizer], found_inf)
-        for call in hooks["on_before_zero_grad"]:
+        if precision.scaler is None:
+            optimizer.step()
+            stepped = True
+        else:
+            stepped = precision.step([optimizer], found_inf)
+        for call in self._before_zero_grad:
             call(optimizer)
         # None instead of zeros: AdamW would go on moving a parameter whose gradient is a zero tensor. One by one, since
         # optimizer.clear_grad costs 2 to 3 % of a small model's step (measured on 2.6.2 and 3.3.1)
@@ -252,21 +275,10 @@ class PaddleRuntime:
         check_kinds([kind for kind, _ in gathered])
         return [value for _, value in gathered]
 
-    def read(self, values: Sequence[Any]) -> list[float]:
-        """One host read."""
-        return numbers.read(values)
-
-    def fold(self, reduce: Reduce, values: Sequence[Any], weights: Sequence[float]) -> Any:
-        """Many scalars as one, on the device."""
-        return numbers.fold(reduce, values, weights)
-
-    def held(self, value: Any) -> Any:
-        """A scalar without its graph."""
-        return numbers.held(value)
-
-    def check_scalar(self, name: str, value: Any) -> None:
-        """Refuses what is not one number."""
-        numbers.check_scalar(name, value)
+    read = staticmethod(numbers.read)
+    fold = staticmethod(numbers.fold)
+    held = staticmethod(numbers.held)
+    check_scalar = staticmethod(numbers.check_scalar)
 
 
 def _rescale(parameters: Sequence[Any], factor: float) -> None:

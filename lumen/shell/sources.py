@@ -206,9 +206,14 @@ class ReadyBatches(Source):
         count = self.batches if limit is None else limit if self.batches is None else min(limit, self.batches)
         left = None if count is None else max(0, count - batch)
         every = self._world.size
-        batches = itertools.islice(dealt(self._loader, every, self._world.rank, fill=self._training), batch, count)
+        batches: Iterable[Any] = self._loader
+        if every > 1:
+            batches = dealt(batches, every, self._world.rank, fill=self._training)
+        batches = itertools.islice(batches, batch, count)
+        if before_fetch is not None:
+            batches = _told(batches, batch, before_fetch)
         size = 0
-        for number, (data, last) in enumerate(_with_last(_told(batches, batch, before_fetch), left)):
+        for number, (data, last) in enumerate(_with_last(batches, left)):
             if number == 0 or last:
                 size = batch_size_of(data) * every
             yield data, size, last
@@ -239,20 +244,19 @@ def _fetched(
         yield fetch(samples, epoch)
 
 
-def _told(batches: Iterator[Any], first: int, before_fetch: BeforeFetch) -> Iterator[Any]:
-    if before_fetch is None:
-        yield from batches
-        return
+def _told(batches: Iterable[Any], first: int, before_fetch: Callable[[int], None]) -> Iterator[Any]:
+    """Says each batch's number before it is fetched."""
+    iterator = iter(batches)
     for number in itertools.count(first):
         before_fetch(number)
         try:
-            batch = next(batches)
+            batch = next(iterator)
         except StopIteration:
             return
         yield batch
 
 
-def _with_last(batches: Iterator[Any], left: int | None) -> Iterator[tuple[Any, bool]]:
+def _with_last(batches: Iterable[Any], left: int | None) -> Iterator[tuple[Any, bool]]:
     """Each batch with whether it is the last; one is read ahead only where their number is not known."""
     if left is None:
         return with_last(batches)
