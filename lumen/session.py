@@ -13,7 +13,7 @@ from lumen.core.planning import resume
 from lumen.core.policy import Policy
 from lumen.core.progress import TrainState
 from lumen.core.world import world_from_env
-from lumen.errors import ConfigError, ModuleError
+from lumen.errors import ConfigError, ModuleError, WorldError
 from lumen.inputs import Inputs
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
@@ -21,7 +21,7 @@ from lumen.module import Module
 from lumen.seeding import draw_seed
 from lumen.shell import launcher
 from lumen.shell.checkpoint_io import Checkpoint
-from lumen.shell.cluster import Cluster, connect
+from lumen.shell.cluster import Cluster, connect, make_deterministic
 from lumen.shell.optimizers import read_optimizers
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.precision import Precision
@@ -120,12 +120,11 @@ class Session:
         module._log = run.logbook.log
         if stage is Stage.FIT:
             self._open_logs(cluster, state)
-            run.fire("on_fit_start")
-        if checkpoint is not None:
-            if stage is Stage.FIT:
+            if checkpoint is not None:
                 restore_fit(checkpoint, trainer, run, module)
-            else:
-                restore_weights(checkpoint, run, module)
+            run.fire("on_fit_start")
+        elif checkpoint is not None:
+            restore_weights(checkpoint, run, module)
         return run
 
     def _check_module(self) -> Module:
@@ -157,8 +156,17 @@ class Session:
     def _connect(self) -> Cluster:
         plan = self._trainer.device_plan
         world = world_from_env(os.environ)
+        if world.size == 1 and self._trainer.arguments.num_nodes > 1:
+            raise WorldError(
+                "num_nodes",
+                got=self._trainer.arguments.num_nodes,
+                allowed="1 in a program that is started once",
+                do="Start it on each node: python -m paddle.distributed.launch --nnodes ... --master ... train.py",
+            )
         if world.size == 1 and len(plan.ids) > 1:
             launcher.launch(plan)
+        if self._trainer.arguments.deterministic:
+            make_deterministic()
         return connect(plan, world)
 
     def _prepare_data(self, cluster: Cluster) -> None:

@@ -33,6 +33,7 @@ class Callback:
                 where it is due: <validation>
             on_train_epoch_end                       after the validation of the epoch's last step
             where it is due: on_checkpoint           after all of the above: every state has moved
+                on_save_checkpoint                   for each checkpoint that is written
         on_train_end
         on_fit_end
         teardown(stage)

@@ -128,8 +128,15 @@ class ModelCheckpoint(Callback):
             return tuple(rules), not rules
         return (Every(1, Unit.EPOCH),), False
 
+    def on_load_checkpoint(self, trainer: Trainer, module: Module, checkpoint: Mapping[str, Any]) -> None:
+        """Chooses the folder, so that `load_state_dict` can look into it."""
+        self._choose_folder(trainer)
+
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Chooses the folder."""
+        self._choose_folder(trainer)
+
+    def _choose_folder(self, trainer: Trainer) -> None:
         self._saved_step = -1
         others = [c for c in trainer.callbacks if isinstance(c, ModelCheckpoint)]
         if self.dirpath is None:

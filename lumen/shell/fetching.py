@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import traceback
@@ -179,8 +180,14 @@ class WorkerPool:
         tickets.indices, tickets.epoch, tickets.first = indices, epoch, first
         tickets.count = count if count is not None else sys.maxsize
         state = np.random.get_state()
-        reading = self._reading = iter(self._loader)
-        np.random.set_state(state)  # Paddle draws a seed for its workers: the run's own numbers must not move by it
+        # garbage of this process must not be collected in the workers: the destructor of a reader of Paddle's waits
+        # there for a thread that the fork did not copy, for ever (seen on 3.3.1)
+        gc.freeze()
+        try:
+            reading = self._reading = iter(self._loader)
+        finally:
+            gc.unfreeze()
+            np.random.set_state(state)  # Paddle draws a seed for its workers: the run's own must not move by it
         finished = False
         try:
             for batch in reading:

@@ -235,13 +235,20 @@ def _fetched(
     count: int | None,
     before_fetch: BeforeFetch,
 ) -> Iterator[Any]:
+    """The batches of these samples; `before_fetch` is told of each before this process does anything for it."""
+    told = before_fetch if before_fetch is not None else _nobody
     if workers is not None:
-        yield from workers.batches(indices, epoch, first, count)
+        for number, batch in enumerate(workers.batches(indices, epoch, first, count), start=first):
+            told(number)
+            yield batch
         return
     for number, samples in enumerate(indices, start=first):
-        if before_fetch is not None:
-            before_fetch(number)
+        told(number)
         yield fetch(samples, epoch)
+
+
+def _nobody(batch: int) -> None:
+    """Is told, and does nothing."""
 
 
 def _told(batches: Iterable[Any], first: int, before_fetch: Callable[[int], None]) -> Iterator[Any]:

@@ -29,9 +29,18 @@ class SaveEach(lumen.Callback):
         self.paths.append(trainer.save_checkpoint(self.folder / f"step-{trainer.global_step}"))
 
 
-def fit(root: Path, *, ckpt_path: str | None = None, callbacks: Any = (), accumulate: int = 2, **options: Any) -> Any:
+def fit(
+    root: Path,
+    *,
+    ckpt_path: str | None = None,
+    callbacks: Any = (),
+    accumulate: int = 2,
+    schedule: str = "step",
+    workers: int = 0,
+    **options: Any,
+) -> Any:
     lumen.seed_everything(11 if ckpt_path is None else 99)  # a resumed process starts from other random numbers
-    module = Classifier(dropout=0.4, schedule="step")
+    module = Classifier(dropout=0.4, schedule=schedule)
     trainer = quiet(
         root,
         max_epochs=EPOCHS,
@@ -42,7 +51,7 @@ def fit(root: Path, *, ckpt_path: str | None = None, callbacks: Any = (), accumu
         logger=False,
         **options,
     )
-    trainer.fit(module, loader(LENGTH, shuffle=True), loader(8), ckpt_path=ckpt_path)
+    trainer.fit(module, loader(LENGTH, shuffle=True, num_workers=workers), loader(8), ckpt_path=ckpt_path)
     return trainer, module
 
 
@@ -56,6 +65,24 @@ def test_resuming_at_every_step_of_two_epochs_ends_in_the_same_weights(tmp_path:
         assert digest(resumed) == digest(module), path
         assert trainer.progress.step == whole.progress.step
         assert trainer.lr_schedulers[0].last_epoch == whole.lr_schedulers[0].last_epoch
+        assert dict(trainer.callback_metrics) == dict(whole.callback_metrics), path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"accumulate": 3, "val_check_interval": 0.4, "gradient_clip_val": 0.5, "log_every_n_steps": 2},
+        {"accumulate": 1, "schedule": "epoch", "workers": 2, "val_check_interval": 2},
+        {"accumulate": 2, "limit_train_batches": 5, "check_val_every_n_epoch": None, "val_check_interval": 4},
+    ],
+)
+def test_other_settings_resume_as_exactly(tmp_path: Path, options: dict[str, Any]) -> None:
+    saving = SaveEach(tmp_path)
+    whole, module = fit(tmp_path, callbacks=[saving], **options)
+    for path in saving.paths[1::2]:
+        trainer, resumed = fit(tmp_path, ckpt_path=path, **options)
+        assert digest(resumed) == digest(module), path
+        assert trainer.progress.samples == whole.progress.samples
         assert dict(trainer.callback_metrics) == dict(whole.callback_metrics), path
 
 
