@@ -9,12 +9,14 @@ import attrs
 from lumen.core.world import World
 from lumen.errors import ConfigError, DataError
 from lumen.loop.runtime import Stage
+from lumen.shell.cluster import Cluster
 from lumen.shell.loaders import open_source
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.sources import Source
 
 if TYPE_CHECKING:
     from lumen.datamodule import DataModule
+    from lumen.trainer import Trainer
 
 _WORDS = {Stage.FIT: "train", Stage.VALIDATE: "val", Stage.TEST: "test", Stage.PREDICT: "predict"}
 
@@ -65,6 +67,17 @@ class Inputs:
         for source in [train, *evaluation]:
             if source is not None:
                 source.close()
+
+    def prepare(self, trainer: Trainer, cluster: Cluster) -> None:
+        """Lets the datamodule prepare its data, on one rank of each node, and make its datasets, on every rank."""
+        data = self.datamodule
+        if data is None:
+            return
+        data.trainer = trainer
+        if cluster.world.local_rank == 0:
+            data.prepare_data()
+        cluster.wait("prepare_data")
+        data.setup(self.stage.value)
 
     def open(self, world: World, *, seed: int, distribute: bool) -> tuple[Source | None, list[Source]]:
         """The training source of a fit, and the sources to evaluate.

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lumen.callbacks.base import dispatch_table
 from lumen.callbacks.model_checkpoint import ModelCheckpoint
+from lumen.checks import check_method, check_module
 from lumen.core.cadence import Every
 from lumen.core.planning import resume
 from lumen.core.policy import Policy
 from lumen.core.progress import TrainState
 from lumen.core.world import world_from_env
-from lumen.errors import ConfigError, ModuleError, WorldError
+from lumen.errors import ConfigError, WorldError
 from lumen.inputs import Inputs
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
@@ -33,12 +37,7 @@ from lumen.snapshot import find_checkpoint, restore_fit, restore_weights, saved_
 if TYPE_CHECKING:
     from lumen.trainer import Trainer
 
-_METHODS = {
-    Stage.FIT: ("training_step", "configure_optimizers"),
-    Stage.VALIDATE: ("validation_step",),
-    Stage.TEST: ("test_step",),
-    Stage.PREDICT: (),
-}
+_log = logging.getLogger("lumen")
 
 
 class Session:
@@ -81,24 +80,32 @@ class Session:
     ) -> None:
         if error is not None:
             self._fail(error)
-        elif self._run is not None and self._stage is Stage.FIT:
-            self._run.fire("on_fit_end")
-        self._close("failed" if error is not None else "success")
+            self._close("failed")
+            return
+        try:
+            if self._run is not None and self._stage is Stage.FIT:
+                self._run.fire("on_fit_end")
+        except BaseException as late:
+            self._fail(late)
+            self._close("failed")
+            raise
+        self._close("success")
 
     # -- opening ----------------------------------------------------------------------------------------------------
 
     def _open(self) -> Run:
         trainer, stage, inputs = self._trainer, self._stage, self._inputs
         distribute = trainer.arguments.use_distributed_sampler
-        module = self._check_module()
+        module = check_module(self._given if self._given is not None else trainer.module, stage, inputs.validation)
         inputs.check(len(trainer.device_plan.ids) * trainer.arguments.num_nodes, distribute=distribute)
         cluster = trainer.cluster = self._connect()
         trainer.module, module._trainer = module, trainer
-        self._prepare_data(cluster)
+        inputs.prepare(trainer, cluster)
         hooks = dispatch_table(trainer.callbacks, module, Module, (trainer, module))
         self._set_up = True
         for call in hooks["setup"]:
             call(stage.value)
+        cluster.wait("setup")  # preparing data may take one rank longer than the 30 s that gloo waits in a collective
         checkpoint = find_checkpoint(trainer, self._ckpt_path)
         if stage is Stage.FIT:
             trainer.ckpt_path = str(checkpoint.path) if checkpoint is not None else None
@@ -127,32 +134,6 @@ class Session:
             restore_weights(checkpoint, run, module)
         return run
 
-    def _check_module(self) -> Module:
-        stage = self._stage
-        module = self._given if self._given is not None else self._trainer.module
-        if module is None:
-            raise ConfigError(f"trainer.{stage.value}(module)", got="no module", do="Pass a lumen.Module.")
-        if not isinstance(module, Module):
-            raise ModuleError(
-                f"trainer.{stage.value}(module)",
-                got=module if isinstance(module, type) else type(module).__name__,
-                allowed="a lumen.Module",
-                do="Subclass lumen.Module, and pass an object of it.",
-            )
-        for method in _METHODS[stage]:
-            self._check_method(module, method)
-        if stage is Stage.FIT and self._inputs.validation is not None:
-            self._check_method(module, "validation_step")
-        return module
-
-    def _check_method(self, module: Module, method: str) -> None:
-        if getattr(type(module), method) is getattr(Module, method) and method not in vars(module):
-            raise ModuleError(
-                f"{type(module).__name__}.{method}",
-                got="not written",
-                do=f"trainer.{self._stage.value} needs it: write it in your Module.",
-            )
-
     def _connect(self) -> Cluster:
         plan = self._trainer.device_plan
         world = world_from_env(os.environ)
@@ -168,16 +149,6 @@ class Session:
         if self._trainer.arguments.deterministic:
             make_deterministic()
         return connect(plan, world)
-
-    def _prepare_data(self, cluster: Cluster) -> None:
-        data = self._inputs.datamodule
-        if data is None:
-            return
-        data.trainer = self._trainer
-        if cluster.world.local_rank == 0:
-            data.prepare_data()
-        cluster.wait("prepare_data")
-        data.setup(self._stage.value)
 
     def _seed(self, cluster: Cluster, checkpoint: Checkpoint | None) -> int:
         if checkpoint is not None:
@@ -197,7 +168,7 @@ class Session:
             if limit != 0:
                 used.append((source, limit))
         if self._stage is Stage.FIT and used:
-            self._check_method(module, "validation_step")
+            check_method(module, "validation_step", self._stage)
         runtime.eval_sources = used
         runtime.sanity_limit = trainer.arguments.num_sanity_val_steps
         trainer.num_val_batches = [_least(source.batches, limit) for source, limit in used]
@@ -258,27 +229,42 @@ class Session:
     # -- closing ----------------------------------------------------------------------------------------------------
 
     def _fail(self, error: BaseException) -> None:
-        if self._run is not None:
-            self._run.annotate(error)
-            self._run.fire("on_exception", error)
+        """Says where the run stood and tells the hooks; an error of a hook is logged and hides nothing."""
+        run = self._run
+        if run is not None:
+            run.annotate(error)
+            for call in run.hooks["on_exception"]:
+                _attempt(call, error)
         if not isinstance(error, SystemExit):
             launcher.report_failure(error)
 
     def _close(self, status: str) -> None:
+        """Closes everything, whatever of it fails; the first error is raised if the run itself had none."""
         trainer, module, data = self._trainer, self._trainer.module, self._inputs.datamodule
         trainer.running = False
-        for source in self._sources:
-            source.close()
+        todo: list[Callable[[], object]] = [source.close for source in self._sources]
         if self._set_up and module is not None:
-            for call in dispatch_table(trainer.callbacks, module, Module, (trainer, module))["teardown"]:
-                call(self._stage.value)
+            table = dispatch_table(trainer.callbacks, module, Module, (trainer, module))
+            todo += [functools.partial(call, self._stage.value) for call in table["teardown"]]
             if data is not None:
-                data.teardown(self._stage.value)
+                todo.append(functools.partial(data.teardown, self._stage.value))
         if module is not None:
             module._log = None
         if self._run is not None and trainer.is_global_zero:
-            for logger in trainer.loggers:
-                logger.finalize(status)
+            todo += [functools.partial(logger.finalize, status) for logger in trainer.loggers]
+        errors = [error for error in map(_attempt, todo) if error is not None]
+        if errors and status == "success":
+            raise errors[0]
+
+
+def _attempt(call: Callable[..., object], *args: object) -> Exception | None:
+    """Calls, and gives the error back instead of raising it."""
+    try:
+        call(*args)
+    except Exception as error:  # noqa: BLE001 - a user's hook may raise anything
+        _log.exception("An error while a run was closing")
+        return error
+    return None
 
 
 def _least(batches: int | None, limit: int | None) -> int | None:

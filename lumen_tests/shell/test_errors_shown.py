@@ -58,3 +58,46 @@ def test_an_error_in_a_hook_keeps_its_traceback(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         quiet(tmp_path, max_epochs=1, callbacks=[Bad()]).fit(Classifier(), loader(8))
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "on_train_epoch_end"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_errors_of_hooks_while_closing_hide_nothing_and_stop_nothing(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Bad(lumen.Callback):
+        def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+            raise ValueError("in on_exception")
+
+        def teardown(self, trainer: Any, module: Any, stage: str) -> None:
+            raise ValueError("in teardown")
+
+    class Later(lumen.Callback):
+        def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+            told.append(type(exception).__name__)
+
+        def teardown(self, trainer: Any, module: Any, stage: str) -> None:
+            told.append(stage)
+
+    trainer = quiet(tmp_path, max_epochs=3, callbacks=[Bad(), Later()])
+    with pytest.raises(KeyError, match="mine"):
+        trainer.fit(Failing(), loader(16))
+    assert told == ["KeyError", "fit"]
+    with pytest.raises(ValueError, match="in teardown"):
+        trainer.fit(Classifier(), loader(16))
+    assert told == ["KeyError", "fit", "fit"]
+    assert not trainer.running
+
+
+def test_an_error_at_the_very_end_is_told_too(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Bad(lumen.Callback):
+        def on_fit_end(self, trainer: Any, module: Any) -> None:
+            raise ZeroDivisionError
+
+        def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+            told.append(type(exception).__name__)
+
+    with pytest.raises(ZeroDivisionError):
+        quiet(tmp_path, max_epochs=1, callbacks=[Bad()]).fit(Classifier(), loader(8))
+    assert told == ["ZeroDivisionError"]
