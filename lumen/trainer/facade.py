@@ -11,15 +11,15 @@ from lumen.callbacks.base import Callback
 from lumen.core.arguments import Arguments
 from lumen.core.devices import plan_devices
 from lumen.errors import ConfigError, did_you_mean
-from lumen.inputs import Inputs
 from lumen.loggers.base import Logger
 from lumen.loop.evaluating import evaluate
 from lumen.loop.fitting import fit
 from lumen.loop.runtime import Stage
-from lumen.parts import make_callbacks, make_loggers
-from lumen.session import Session
 from lumen.shell.paddle_shim import gpu_count
-from lumen.view import RunView
+from lumen.trainer.inputs import Inputs
+from lumen.trainer.parts import make_callbacks, make_loggers
+from lumen.trainer.session import Session
+from lumen.trainer.view import RunView
 
 if TYPE_CHECKING:
     from lumen.datamodule import DataModule

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from lumen.callbacks.base import dispatch_table
 from lumen.callbacks.model_checkpoint import ModelCheckpoint
-from lumen.checks import check_method, check_module
 from lumen.core.cadence import Every
 from lumen.core.planning import resume
 from lumen.core.policy import Policy
 from lumen.core.progress import TrainState
 from lumen.core.world import world_from_env
 from lumen.errors import ConfigError, WorldError
-from lumen.inputs import Inputs
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 from lumen.module import Module
@@ -32,7 +30,9 @@ from lumen.shell.precision import Precision
 from lumen.shell.rng import Streams
 from lumen.shell.runtime import PaddleRuntime
 from lumen.shell.sources import Source
-from lumen.snapshot import find_checkpoint, restore_fit, restore_weights, saved_state
+from lumen.trainer.checks import check_method, check_module
+from lumen.trainer.inputs import Inputs
+from lumen.trainer.snapshot import find_checkpoint, restore_fit, restore_weights, saved_state
 
 if TYPE_CHECKING:
     from lumen.trainer import Trainer

@@ -19,7 +19,7 @@ from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 from lumen.shell import checkpoint_io
 from lumen.shell.cluster import Cluster
-from lumen.snapshot import write_checkpoint
+from lumen.trainer.snapshot import write_checkpoint
 
 if TYPE_CHECKING:
     from lumen.core.planning import StepPlan

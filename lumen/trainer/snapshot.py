@@ -15,14 +15,14 @@ from lumen.core.progress import TrainState
 from lumen.core.records import from_record, to_record
 from lumen.errors import CheckpointError
 from lumen.loop.run import Run
-from lumen.parts import checkpoint_folders
 from lumen.shell import checkpoint_io, optimizer_state
 from lumen.shell.runtime import PaddleRuntime
 from lumen.shell.weights import load_weights, weights
+from lumen.trainer.parts import checkpoint_folders
 
 if TYPE_CHECKING:
     from lumen.module import Module
-    from lumen.view import RunView
+    from lumen.trainer.view import RunView
 
 
 _log = logging.getLogger("lumen")
