@@ -131,6 +131,12 @@ class Arguments:
                 do="Give a number of batches, or set check_val_every_n_epoch.",
             )
 
+        limit = self.epoch_limit
+        if limit is not None and (self.min_epochs or 0) > limit:
+            raise ConfigError(
+                "min_epochs with max_epochs", got=f"{self.min_epochs} and {limit}", allowed="min_epochs <= max_epochs"
+            )
+
     @property
     def epoch_limit(self) -> int | None:
         """Most epochs; None: no limit. Without any limit given it is 1000, as in Lightning."""

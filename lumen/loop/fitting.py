@@ -29,11 +29,13 @@ def fit(run: Run, *, sanity: bool = False) -> None:
         run.fire("on_sanity_check_end")
     run.stage = Stage.FIT
     logbook = run.logbook
+    logbook.scope = Scope.TRAIN_EPOCH
+    if run.progress.batch == 0:
+        logbook.begin_epoch()
     run.fire("on_train_start")
     while run.stopped is None:
         run.policy = attrs.evolve(run.policy, epoch_batches=run.runtime.train_length(run.progress))
         if run.progress.batch == 0:
-            logbook.begin_epoch()
             logbook.scope = Scope.TRAIN_EPOCH
             run.fire("on_train_epoch_start")
         logbook.scope = Scope.TRAIN_BATCH

@@ -48,6 +48,13 @@ class _Entry:
         self.weights: list[float] = []
         self.folded: Total | None = None
 
+    def forget(self) -> None:
+        """Drops the values."""
+        self.step.clear()
+        self.values.clear()
+        self.weights.clear()
+        self.folded = None
+
 
 class Logbook:
     """The logged values of one run on one rank.
@@ -90,8 +97,9 @@ class Logbook:
         self._window = 1 if opens_window else self._window + 1
 
     def begin_epoch(self) -> None:
-        """A new training epoch: its epoch values start from nothing."""
-        self._train.clear()
+        """A new training epoch: its values start from nothing; what is known of the names stays."""
+        for entry in self._train.values():
+            entry.forget()
         self._carried.clear()
 
     def begin_eval(self) -> None:
@@ -233,7 +241,9 @@ class Logbook:
     def epoch_table(self, entries: Mapping[str, _Entry] | None = None) -> Table:
         """This rank's epoch values so far; one host read."""
         chosen = self._train if entries is None else entries
-        parts = {name: (e.reduce, e.values, e.weights) for name, e in chosen.items() if e.on_epoch}
+        parts = {
+            name: (e.reduce, e.values, e.weights) for name, e in chosen.items() if e.on_epoch and (e.values or e.folded)
+        }
         table = self._read(parts)
         for name in parts:
             folded = chosen[name].folded

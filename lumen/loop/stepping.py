@@ -88,6 +88,7 @@ def _share(run: Run, plan: StepPlan) -> None:
         record = logbook.close(evaluation=False)
         if record:
             run.write(record)
+        logbook.begin_epoch()
     _agree(run)
 
 

@@ -63,7 +63,8 @@ def call_style(module: Any, name: str, *, optional: tuple[str, ...]) -> int:
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return 1 + len(optional)
     required = sum(p.default is p.empty for p in parameters)
-    if not parameters or required > 1 + len(optional):
+    by_name = [p for p in inspect.signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    if not parameters or required > 1 + len(optional) or any(p.default is p.empty for p in by_name):
         wanted = ", ".join(("batch", *optional))
         raise ModuleError(f"{name}{inspect.signature(method)}", allowed=f"{name}(self, {wanted})")
     return min(len(parameters), 1 + len(optional))

@@ -33,7 +33,7 @@ class OptimizerSetup:
     schedule: Every | None = None
 
 
-def read_optimizers(returned: Any) -> OptimizerSetup:
+def read_optimizers(returned: Any, module: Any) -> OptimizerSetup:
     """What a module's `configure_optimizers` asks for.
 
     A scheduler moves once an epoch unless its interval says otherwise, as in Lightning; one that is only given to
@@ -41,6 +41,7 @@ def read_optimizers(returned: Any) -> OptimizerSetup:
 
     Args:
         returned: What the method returned.
+        module: Whose parameters it must step.
 
     Raises:
         ModuleError: It is none of the accepted shapes.
@@ -52,6 +53,13 @@ def read_optimizers(returned: Any) -> OptimizerSetup:
     if not optimizer._parameter_list:
         raise ModuleError(
             "configure_optimizers", got="an optimizer without parameters", do="Give it parameters=self.parameters()."
+        )
+    own = {id(parameter) for parameter in module.parameters()}
+    if any(id(parameter) not in own for parameter in optimizer_parameters(optimizer)):
+        raise ModuleError(
+            "configure_optimizers",
+            got="an optimizer with a parameter that is not the module's",
+            do="Give it parameters=self.parameters(), or some of them; make other layers attributes of the module.",
         )
     attached = optimizer._learning_rate if isinstance(optimizer._learning_rate, _scheduler_class()) else None
     config: Mapping[str, Any] = scheduler if isinstance(scheduler, Mapping) else {"scheduler": scheduler}

@@ -182,7 +182,7 @@ class Session:
         if limit == 0:
             raise ConfigError("limit_train_batches", got=0, do="Use max_epochs=0 for a fit that trains nothing.")
         batches = trainer.num_training_batches = _least(source.batches, limit)
-        setup = read_optimizers(runtime.module.configure_optimizers())
+        setup = read_optimizers(runtime.module.configure_optimizers(), runtime.module)
         trainer.optimizers = [setup.optimizer]
         trainer.lr_schedulers = [setup.scheduler] if setup.scheduler is not None else []
         rules: list[Every] = []

@@ -63,9 +63,9 @@ def write_checkpoint(trainer: RunView, run: Run, path: str | os.PathLike[str]) -
 
 
 def _sections(trainer: RunView, run: Run, runtime: PaddleRuntime, module: Module) -> dict[str, Any]:
-    state = attrs.evolve(
-        run.state, progress=attrs.evolve(run.progress, seconds=run.seconds, seconds_before=run.seconds)
-    )
+    # an interval in seconds that ended since the window before has not fired yet: it does after the resume
+    before = run.progress.seconds_before if run.counts_seconds else run.seconds
+    state = attrs.evolve(run.state, progress=attrs.evolve(run.progress, seconds=run.seconds, seconds_before=before))
     sections: dict[str, Any] = {
         "model": weights(module),
         "state": to_record(state),

@@ -168,3 +168,17 @@ def test_a_sanity_check_leaves_no_value_behind() -> None:
     evaluate(run, Stage.SANITY)
     assert run.logbook.callback == {}
     assert run.logbook.logged == {}
+
+
+def test_the_hooks_around_an_epoch_log_into_that_epoch() -> None:
+    runtime = FakeRuntime([1, 2], evaluation=[])
+    written: list[dict[str, float]] = []
+
+    def prepare(run: Run) -> None:
+        run.write = written.append  # type: ignore[method-assign]
+        for hook, value in (("on_train_start", 1.0), ("on_train_epoch_start", 2.0), ("on_train_epoch_end", 3.0)):
+            run.hooks[hook] = (lambda hook=hook, value=value: run.logbook.log(hook, value),)  # type: ignore[index]
+
+    run_fit(runtime, Policy(max_epochs=2), prepare=prepare)
+    both = {"on_train_epoch_start": 2.0, "on_train_epoch_end": 3.0}
+    assert written == [{"on_train_start": 1.0, **both}, both]

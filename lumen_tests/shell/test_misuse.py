@@ -52,6 +52,8 @@ class NeverTrained(Classifier):
         ({"callbacks": [lumen.EarlyStopping]}, r"Pass an object, not a class"),
         ({"logger": "csv"}, r"logger: got 'csv'"),
         ({"seed": -1}, r"seed: got -1"),
+        ({"min_epochs": 3, "max_epochs": 2}, r"min_epochs with max_epochs: got 3 and 2"),
+        ({"val_check_interval": 0.5, "check_val_every_n_epoch": None}, r"check_val_every_n_epoch=None"),
         ({"enable_progress_bar": False, "callbacks": [lumen.ProgressBar()]}, r"enable_progress_bar=False"),
     ],
 )
@@ -194,3 +196,23 @@ def test_values_that_are_no_numbers_and_calls_outside_of_a_run(tmp_path: Path) -
             ask()
     with pytest.warns(UserWarning, match="without a Trainer"):
         Classifier().log("x", 1.0)
+
+
+def test_steps_and_optimizers_of_the_wrong_form(tmp_path: Path) -> None:
+    class TooMany(NeverTrained):
+        def training_step(self, batch: Any, batch_idx: int, more: Any, most: Any) -> Any:  # type: ignore[override]
+            raise AssertionError
+
+    class ByName(NeverTrained):
+        def training_step(self, batch: Any, *, batch_idx: int) -> Any:  # type: ignore[override]
+            raise AssertionError
+
+    class Outside(NeverTrained):
+        def configure_optimizers(self) -> Any:
+            return paddle.optimizer.SGD(parameters=paddle.nn.Linear(2, 2).parameters())
+
+    for module in (TooMany(), ByName()):
+        with pytest.raises(ModuleError, match=r"allowed: training_step\(self, batch, batch_idx\)"):
+            quiet(tmp_path).fit(module, loader(8))
+    with pytest.raises(ModuleError, match="a parameter that is not the module's"):
+        quiet(tmp_path).fit(Outside(), loader(8))
