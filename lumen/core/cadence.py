@@ -22,6 +22,11 @@ class Unit(enum.Enum):
     SAMPLE = "sample"
     SECOND = "second"
 
+    @property
+    def plural(self) -> str:
+        """The word for several: "batches", "steps"."""
+        return f"{self.value}{'es' if self is Unit.BATCH else 's'}"
+
 
 _WORDS = {
     **dict.fromkeys(("batch", "batches"), (Unit.BATCH, 1)),
@@ -65,14 +70,16 @@ class Every:
     unit: Unit
 
     def __attrs_post_init__(self) -> None:
-        _check(self.n, self.unit, f"an interval in {self.unit.value}s", self.n)
+        _check(self.n, self.unit, f"an interval in {self.unit.plural}", self.n)
 
     def __repr__(self) -> str:
         return f"Every({str(self)!r})"
 
     def __str__(self) -> str:
-        short = f"{float(self.n):g}"
-        return f"{short if Fraction(short) == self.n else self.n} {self.unit.value}{'' if self.n == 1 else 's'}"
+        number = str(self.n)
+        if isinstance(self.n, Fraction) and Fraction(f"{float(self.n):g}") == self.n:
+            number = f"{float(self.n):g}"
+        return f"{number} {self.unit.value if self.n == 1 else self.unit.plural}"
 
     @classmethod
     def parse(cls, text: str, *, argument: str = "an interval") -> Every:
@@ -123,5 +130,5 @@ def _check(n: Any, unit: Unit, argument: str, got: Any) -> None:
             argument,
             got=got,
             allowed="a whole number > 0" if unit in _COUNTED else "a number > 0",
-            do=f"Give how many {unit.value}s lie between two events.",
+            do=f"Give how many {unit.plural} lie between two events.",
         )
