@@ -148,12 +148,11 @@ def _supervise(plan: DevicePlan, command: list[str], folder: Path, grace: float)
     try:
         for rank, own in enumerate(variables):
             ranks.append(_Rank(rank, command, {**common, **own}))
-        failed = _first_failure(ranks)
-        if failed is None:
+        ended = _wait(ranks)
+        if not any(rank.process.returncode for rank in ended):
             return 0
         _end(ranks, grace)
-        _show(failed, ranks, folder)
-        code = failed.process.returncode
+        code = _blame(ended, ranks, folder).process.returncode
         return code if code > 0 else 128 - code
     except KeyboardInterrupt:
         _end(ranks, grace)
@@ -169,15 +168,17 @@ def _supervise(plan: DevicePlan, command: list[str], folder: Path, grace: float)
             signal.signal(signal.SIGTERM, previous)
 
 
-def _first_failure(ranks: Sequence[_Rank]) -> _Rank | None:
-    """Waits until all ranks ended well, or one did not; of several found at once the one that left a report."""
+def _wait(ranks: Sequence[_Rank]) -> list[_Rank]:
+    """Waits until all ranks ended well, or one did not; returns those that ended, in that order.
+
+    Of several found at once the ones that gloo aborted come last: that is what the end of another rank does to them.
+    """
+    ended: list[_Rank] = []
     while True:
-        codes = [rank.process.poll() for rank in ranks]
-        bad = [rank for rank, code in zip(ranks, codes, strict=True) if code not in (None, 0)]
-        if bad:
-            return bad[0]
-        if all(code == 0 for code in codes):
-            return None
+        found = [rank for rank in ranks if rank not in ended and rank.process.poll() is not None]
+        ended += sorted(found, key=lambda rank: rank.process.returncode == -signal.SIGABRT)
+        if len(ended) == len(ranks) or any(rank.process.returncode for rank in ended):
+            return ended
         time.sleep(_POLL)
 
 
@@ -197,20 +198,21 @@ def _end(ranks: Sequence[_Rank], grace: float) -> None:
         rank.close()
 
 
-def _show(failed: _Rank, ranks: Sequence[_Rank], folder: Path) -> None:
-    """Prints which ranks failed and, last, the traceback of the one that failed first."""
+def _blame(ended: Sequence[_Rank], ranks: Sequence[_Rank], folder: Path) -> _Rank:
+    """Prints how each rank ended and, last, the words of the one that failed first; returns that one."""
     reports = sorted(folder.glob("rank-*.txt"), key=lambda path: path.stat().st_mtime_ns)
-    first = failed
+    first = next(rank for rank in ended if rank.process.returncode)
     if reports:
         first = ranks[int(reports[0].stem.removeprefix("rank-"))]
     for rank in ranks:
         code = rank.process.returncode
-        if code:
-            word = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-            sys.stderr.write(f"lumen: rank {rank.rank} {word}\n")
+        early = " before that" if code == 0 and rank in ended else ""
+        word = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        sys.stderr.write(f"lumen: rank {rank.rank} {word}{early}\n")
     text = reports[0].read_text() if reports else "".join(first.tail)
-    sys.stderr.write(f"lumen: rank {first.rank} failed first:\n{text.rstrip()}\n")
+    sys.stderr.write(f"lumen: rank {first.rank} failed first{':' if text.strip() else ''}\n{text.rstrip()}\n")
     sys.stderr.flush()
+    return first
 
 
 def _free_ports(count: int) -> tuple[int, ...]:

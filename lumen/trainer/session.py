@@ -130,6 +130,7 @@ class Session:
             if checkpoint is not None:
                 restore_fit(checkpoint, trainer, run, module)
             run.fire("on_fit_start")
+            cluster.wait("on_fit_start")
         elif checkpoint is not None:
             restore_weights(checkpoint, run, module)
         return run

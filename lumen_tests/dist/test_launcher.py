@@ -128,7 +128,8 @@ def test_a_rank_that_fails_ends_all_with_its_words_last(
 
 def test_a_rank_that_leaves_early_while_others_wait_is_a_failure(program: Path, tmp_path: Path) -> None:
     done = run([str(program), "exit 0", str(tmp_path)], tmp_path, 1)
-    assert "lumen: rank 0" in done.stderr
+    assert "lumen: rank 1 ended with exit code 0 before that" in done.stderr
+    assert "lumen: rank 0 failed first" in done.stderr
 
 
 def start(program: Path, folder: Path) -> subprocess.Popen[str]:
