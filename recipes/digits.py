@@ -29,7 +29,7 @@ class Digits(Dataset):
 
 
 class Classifier(lumen.Module):
-    def __init__(self, width=16, dropout=0.25, learning_rate=2e-3) -> None:
+    def __init__(self, width=32, dropout=0.5, learning_rate=1e-3) -> None:
         super().__init__()
         self.save_hyperparameters()
         self.net = nn.Sequential(
@@ -79,7 +79,7 @@ def main(args) -> None:
         callbacks=[lumen.ModelCheckpoint(monitor="val_acc", mode="max"), stopping],
     )
     module = Classifier()
-    train_loader = DataLoader(Subset(data, train), batch_size=32, shuffle=True)
+    train_loader = DataLoader(Subset(data, train), batch_size=32 // args.devices, shuffle=True)
     val_loader, test_loader = (DataLoader(Subset(data, part), batch_size=64) for part in (val, test))
     trainer.fit(module, train_loader, val_loader, ckpt_path="auto" if args.resume else None)
     weights = digest(module)

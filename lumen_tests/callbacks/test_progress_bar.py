@@ -86,7 +86,9 @@ def test_values_are_read_only_when_they_are_shown(capsys: pytest.CaptureFixture[
 
     for batches, lines in ((9, 0), (99, 9)):
         bar = ProgressBar()
-        assert reads([Clock(bar), bar], batches) == reads([], batches) + lines  # the epoch's own line shows what is known by then
+        assert (
+            reads([Clock(bar), bar], batches) == reads([], batches) + lines
+        )  # the epoch's own line shows what is known by then
 
 
 def test_many_short_epochs_do_not_flood_a_log_file(capsys: pytest.CaptureFixture[str]) -> None:
