@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import lumen
-from lumen.shell.paddle_shim import paddle
 from lumen_tests.models import Classifier, digest, loader
 
 
@@ -37,11 +36,12 @@ def main() -> None:
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--fail-on", type=int, default=-1)
     parser.add_argument("--ckpt-path")
+    parser.add_argument("--accelerator", default="cpu")
     options = parser.parse_args()
     lumen.seed_everything(4)
     module = Failing(options.fail_on)
     trainer = lumen.Trainer(
-        accelerator="cpu",
+        accelerator=options.accelerator,
         devices=options.devices if options.devices > 1 else "auto",
         max_epochs=options.epochs,
         accumulate_grad_batches=options.accumulate,
@@ -70,5 +70,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    paddle.set_device("cpu")
     main()
