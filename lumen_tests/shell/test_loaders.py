@@ -138,6 +138,10 @@ def test_a_worker_pool_can_be_left_in_the_middle_and_used_again() -> None:
 @pytest.mark.parametrize("size", [2, 3])
 def test_ranks_take_equally_many_batches_in_training_and_every_sample_once_in_evaluation(size: int) -> None:
     loader = io.DataLoader(Numbers(), batch_size=B, shuffle=True)
+    samples = [[count for _, count, _ in opened(loader, rank(size, r)).epoch(0)] for r in range(size)]
+    assert all(counts == samples[0] for counts in samples)
+    assert sum(samples[0]) == N
+    assert samples[0][0] == size * B
     shards = [indices(opened(loader, rank(size, r))) for r in range(size)]
     assert len({tuple(map(len, shard)) for shard in shards}) == 1
     assert set(flat([flat(shard) for shard in shards])) == set(range(N))

@@ -86,9 +86,8 @@ def test_validation_runs_in_eval_mode_without_gradients_and_leaves_modes_and_ran
     def trained_with(validations: int) -> str:
         lumen.seed_everything(5)
         one = Watching(dropout=0.5)
-        quiet(tmp_path, max_epochs=2, limit_val_batches=validations, num_sanity_val_steps=0).fit(
-            one, loader(12, shuffle=True), loader(8)
-        )
+        options = {"limit_val_batches": validations, "num_sanity_val_steps": 2, "val_check_interval": 1}
+        quiet(tmp_path, max_epochs=2, **options).fit(one, loader(12, shuffle=True), loader(8))
         return digest(one)
 
     assert trained_with(0) == trained_with(1) == trained_with(2)
