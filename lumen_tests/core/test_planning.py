@@ -217,6 +217,13 @@ def test_validation_fractions_are_golden(share: Any, length: int, expected: list
         assert [index + 1 for index, batch in enumerate(epoch) if batch.plan.validate] == expected
 
 
+def test_validation_fractions_fire_where_their_window_closes() -> None:
+    policy = Policy(accumulate=2, validate=Validation(every=Every(0.25, Unit.EPOCH), nth_epoch=1))  # type: ignore[arg-type]
+    for length, expected in ((10, [4, 6, 8, 10]), (9, [4, 6, 8, 9])):
+        run = simulate(policy, [length])
+        assert [index + 1 for index, batch in enumerate(run) if batch.plan.validate] == expected
+
+
 def test_validation_in_every_second_epoch_only() -> None:
     policy = Policy(validate=Validation(every=Every(2, Unit.BATCH), nth_epoch=2))
     run = simulate(policy, [5, 5, 5, 5])
@@ -237,6 +244,12 @@ def test_a_time_fires_in_the_window_after_the_ranks_agreed_that_it_was_over() ->
     """The next batch's plan must be known before it, so the clock of the last agreement decides."""
     run = simulate(Policy(checkpoint=(Every(10, Unit.SECOND),), agree=STEP), [9], seconds=lambda batches: 4.0 * batches)
     assert [index + 1 for index, batch in enumerate(run) if batch.plan.checkpoint] == [4, 6, 9]
+
+
+def test_a_time_that_was_over_before_a_window_of_several_batches_fires_where_it_closes() -> None:
+    policy = Policy(accumulate=3, checkpoint=(Every(10, Unit.SECOND),), agree=STEP)
+    run = simulate(policy, [15], seconds=lambda batches: 4.0 * batches)  # 12, 24, 36, 48 s at the agreements
+    assert [index + 1 for index, batch in enumerate(run) if batch.plan.checkpoint] == [6, 9, 12, 15]
 
 
 def test_a_share_without_a_length_is_an_error() -> None:

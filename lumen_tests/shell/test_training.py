@@ -83,9 +83,14 @@ def test_validation_runs_in_eval_mode_without_gradients_and_leaves_modes_and_ran
     assert module.seen[0][:2] == (False, True)
     assert module.seen[1] == (True, False, True)
 
+    class Drawing(Classifier):
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            paddle.rand([3])
+            np.random.rand(3)
+
     def trained_with(validations: int) -> str:
         lumen.seed_everything(5)
-        one = Watching(dropout=0.5)
+        one = Drawing(dropout=0.5)
         options = {"limit_val_batches": validations, "num_sanity_val_steps": 2, "val_check_interval": 1}
         quiet(tmp_path, max_epochs=2, **options).fit(one, loader(12, shuffle=True), loader(8))
         return digest(one)
