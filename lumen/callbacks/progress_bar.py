@@ -103,9 +103,10 @@ class ProgressBar(Callback):
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Writes the line of the last epoch, and why the run ended if that was not its length in epochs."""
         reason = trainer.stop_reason
-        suffix = f", stopped by {reason.value}" if reason not in (None, StopReason.MAX_EPOCHS) else ""
+        why = trainer.stop_message or (reason.value if reason is not None else "")
+        suffix = f", stopped: {why}" if reason not in (None, StopReason.MAX_EPOCHS) else ""
         if self._ended is None and trainer.progress.batch > 0:
-            view = self._training(trainer, self._merged(trainer, module), left=False)
+            view = self._training(trainer, self.get_metrics(trainer, module), left=False)
             self._screen.write(f"{view}{suffix}")
         self._write_ended(trainer, module, suffix=suffix, always=True)
         self._screen.close()
@@ -121,13 +122,8 @@ class ProgressBar(Callback):
             return
         epoch, batches, meter = ended
         facts = [f"{batches} batches in {span(meter.elapsed)}", f"{meter.mean:.3g} steps/s"]
-        facts += metric_texts(self._merged(trainer, module))
+        facts += metric_texts(self.get_metrics(trainer, module))
         self._screen.write(f"{_title(trainer, epoch)}: {', '.join(facts)}{suffix}")
-
-    def _merged(self, trainer: Trainer, module: Module) -> dict[str, Any]:
-        """The values to show; those of the epoch and of all ranks where they are known."""
-        known = trainer.callback_metrics
-        return {name: known.get(name, value) for name, value in self.get_metrics(trainer, module).items()}
 
     def _training(self, trainer: Trainer, metrics: Mapping[str, Any], *, left: bool = True) -> View:
         """How far the epoch is; `left`: towards its end or that of the run, else of the whole epoch."""
@@ -183,7 +179,7 @@ class ProgressBar(Callback):
         elif plan is not None:
             self._meter.pause(self._eval_meter.elapsed)
             if not plan.end_epoch and self._screen.may_write():
-                values = self._merged(trainer, module)
+                values = self.get_metrics(trainer, module)
                 view = self._training(trainer, values, left=False)
                 self._screen.write(f"{view.title}, validated after {view.count}: {', '.join(metric_texts(values))}")
 

@@ -103,9 +103,11 @@ def span(seconds: float) -> str:
     """A time as people write it.
 
     Example:
-        >>> span(75.2), span(3661)
-        ('1:15', '1:01:01')
+        >>> span(2.34), span(75.2), span(3661)
+        ('2.3 s', '1:15', '1:01:01')
     """
-    minutes, rest = divmod(int(seconds), 60)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -261,11 +261,8 @@ class Logbook:
         """The values to show: step values of this rank as they are now, epoch values as last merged; a host read."""
         steps = {name: entry for name, entry in self._steps() if entry.prog_bar}
         table = self._read({n: (e.reduce, [v for v, _ in e.step], [w for _, w in e.step]) for n, e in steps.items()})
-        shown = {name: result(of) for name, of in table.items()}
-        for name in self._shown:
-            if name in self.callback:
-                shown.setdefault(name, self.callback[name])
-        return shown
+        known = {**self.callback, **{name: result(of) for name, of in table.items()}}
+        return {name: known[name] for name in self._shown if name in known}
 
     def _read(self, parts: Mapping[str, tuple[Reduce, list[Any], list[float]]]) -> Table:
         numbers = iter(self._runtime.read([value for _, values, _ in parts.values() for value in values]))

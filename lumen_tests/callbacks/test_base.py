@@ -31,7 +31,13 @@ def test_the_hooks_are_golden() -> None:
     loops = ("validation", "test", "predict")
     expected = {"setup", "teardown", "on_exception", "on_checkpoint", "on_save_checkpoint", "on_load_checkpoint"}
     expected |= {f"on_{what}_{when}" for what in ("fit", "sanity_check", "train") for when in ("start", "end")}
-    expected |= {"on_train_epoch_start", "on_train_epoch_end", "on_train_batch_start", "on_train_batch_end"}
+    expected |= {
+        "on_train_epoch_start",
+        "on_train_epoch_end",
+        "on_train_epoch_logged",
+        "on_train_batch_start",
+        "on_train_batch_end",
+    }
     expected |= {"on_before_backward", "on_after_backward", "on_before_optimizer_step", "on_before_zero_grad"}
     expected |= {
         f"on_{loop}{level}_{when}" for loop in loops for level in ("", "_epoch", "_batch") for when in ("start", "end")

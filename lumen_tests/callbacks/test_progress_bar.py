@@ -62,8 +62,8 @@ def test_a_log_file_gets_a_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> 
     trainer = FakeTrainer([Clock(bar, batch=0.5), bar], Policy(max_epochs=2))
     trainer.fit(FakeRuntime([1, 2, 3, 4]), log=log_loss)
     assert shown(capsys) == [
-        "epoch 1/2: 4 batches in 0:02, 2 steps/s, loss=0.5",
-        "epoch 2/2: 4 batches in 0:02, 2 steps/s, loss=0.5",
+        "epoch 1/2: 4 batches in 2.0 s, 2 steps/s, loss=0.5",
+        "epoch 2/2: 4 batches in 2.0 s, 2 steps/s, loss=0.5",
     ]
 
 
@@ -73,9 +73,15 @@ def test_a_long_epoch_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixtur
     trainer.fit(FakeRuntime(list(range(25))), log=log_loss)
     assert shown(capsys) == [
         "epoch 1/1: 10/25 batches, 0.5 steps/s, 0:15 left, loss=0.5",
-        "epoch 1/1: 20/25 batches, 0.5 steps/s, 0:05 left, loss=0.5",
+        "epoch 1/1: 20/25 batches, 0.5 steps/s, 5.0 s left, loss=0.5",
         "epoch 1/1: 25 batches in 0:25, 0.52 steps/s, loss=0.5",
     ]
+
+
+def test_an_epoch_that_ends_when_a_line_is_due_has_its_own_line_only(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = ProgressBar(plain_every=2)
+    FakeTrainer([Clock(bar), bar], Policy(max_epochs=1)).fit(FakeRuntime([1, 2]))
+    assert shown(capsys) == ["epoch 1/1: 2 batches in 2.0 s, 1 steps/s"]
 
 
 def test_values_are_read_only_when_they_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +132,7 @@ def test_validation_inside_an_epoch_has_a_line_and_stops_the_clock(capsys: pytes
     trainer.fit(FakeRuntime([1, 2, 3, 4], evaluation=[[1, 2]]), log=log)
     assert shown(capsys) == [
         "epoch 1/1, validated after 2/4 batches: acc=0.75",
-        "epoch 1/1: 4 batches in 0:02, 2 steps/s, acc=0.75",
+        "epoch 1/1: 4 batches in 2.0 s, 2 steps/s, acc=0.75",
     ]
 
 
@@ -137,7 +143,7 @@ def test_a_long_validation_shows_how_far_it_is(capsys: pytest.CaptureFixture[str
     trainer.fit(FakeRuntime([1, 2], evaluation=[[1, 2, 3], [4, 5]]))
     lines = shown(capsys)
     assert lines[0] == "validation: 2/5 batches, 0.25 batches/s, 0:12 left"
-    assert lines[-1] == "epoch 1/1: 2 batches in 0:02, 1 steps/s"
+    assert lines[-1] == "epoch 1/1: 2 batches in 2.0 s, 1 steps/s"
 
 
 def test_a_sanity_check_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,9 +156,9 @@ def test_a_sanity_check_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("stage", "expected"),
     [
-        (Stage.VALIDATE, "validation: 3 batches in 0:03, acc=0.25, other=2"),
-        (Stage.TEST, "test: 3 batches in 0:03, acc=0.25, other=2"),
-        (Stage.PREDICT, "predict: 3 batches in 0:03"),
+        (Stage.VALIDATE, "validation: 3 batches in 3.0 s, acc=0.25, other=2"),
+        (Stage.TEST, "test: 3 batches in 3.0 s, acc=0.25, other=2"),
+        (Stage.PREDICT, "predict: 3 batches in 3.0 s"),
     ],
 )
 def test_an_evaluation_alone_shows_its_result(stage: Stage, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,8 +176,8 @@ def test_a_resumed_run_starts_where_it_stands(capsys: pytest.CaptureFixture[str]
     state = TrainState(progress=Progress(epoch=2, batch=3, step=11, batches=11))
     FakeTrainer([Clock(bar), bar], Policy(max_epochs=3)).fit(FakeRuntime([1, 2, 3, 4, 5, 6]), state=state)
     assert shown(capsys) == [
-        "epoch 3/3: 5/6 batches, 1 steps/s, 0:01 left",
-        "epoch 3/3: 6 batches in 0:03, 1 steps/s",
+        "epoch 3/3: 5/6 batches, 1 steps/s, 1.0 s left",
+        "epoch 3/3: 6 batches in 3.0 s, 1 steps/s",
     ]
 
 
@@ -179,7 +185,7 @@ def test_max_steps_shortens_the_epoch_that_is_shown(capsys: pytest.CaptureFixtur
     bar = ProgressBar(plain_every=2)
     FakeTrainer([Clock(bar), bar], Policy(max_steps=3)).fit(FakeRuntime(list(range(100))))
     assert shown(capsys) == [
-        "epoch 1: 2/3 batches, 1 steps/s, 0:01 left",
+        "epoch 1: 2/3 batches, 1 steps/s, 1.0 s left",
         "epoch 1: 3/100 batches, 1 steps/s, stopped by max_steps",
     ]
 
@@ -191,7 +197,7 @@ def test_a_requested_stop_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
     bar = ProgressBar()
     FakeTrainer([Clock(bar), bar, Stopping()], Policy(max_epochs=9)).fit(FakeRuntime([1, 2]))
-    assert shown(capsys) == ["epoch 1/9: 2 batches in 0:02, 1 steps/s, stopped by request"]
+    assert shown(capsys) == ["epoch 1/9: 2 batches in 2.0 s, 1 steps/s, stopped by request"]
 
 
 def test_other_ranks_show_and_read_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -310,17 +316,24 @@ class Terminal:
 
 def test_a_terminal_gets_a_live_bar_and_a_line_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(monkeypatch)
-    threads = threading.active_count()
+    threads, most = threading.active_count(), []
+
+    class Counting(Callback):
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            most.append(threading.active_count())
+
     bar = ProgressBar()
-    trainer = FakeTrainer([Clock(bar), bar], Policy(max_epochs=2, validate=Validation(every=Every(1, Unit.EPOCH))))
+    trainer = FakeTrainer(
+        [Clock(bar), bar, Counting()], Policy(max_epochs=2, validate=Validation(every=Every(1, Unit.EPOCH)))
+    )
     trainer.fit(FakeRuntime([1, 2, 3], evaluation=[[1]]), log=log_loss)
     assert sys.stdout is terminal.stream
-    assert threading.active_count() == threads
+    assert set(most) == {threads}  # nothing draws behind the training's back
     text = terminal.close()
     assert "1/3 batches" in text
     assert "2/3 batches" in text
     assert "validation" in text
-    assert "epoch 1/2: 3 batches in 0:03, 1 steps/s, loss=0.5" in text
+    assert "epoch 1/2: 3 batches in 3.0 s, 1 steps/s, loss=0.5" in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is hidden and shown again
 
 
@@ -344,10 +357,14 @@ def test_an_exception_gives_the_terminal_back(monkeypatch: pytest.MonkeyPatch, e
             if batch_idx == 1:
                 raise error
 
+        def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+            seen.append(sys.stdout)
+
     bar = ProgressBar()
     with pytest.raises(type(error)):
         FakeTrainer([Clock(bar), bar, Failing()], Policy(max_epochs=1)).fit(FakeRuntime([1, 2, 3]))
     assert seen[0] is not terminal.stream  # the bar was up: prints go above it
+    assert seen[-1] is terminal.stream  # and it is gone before anybody shows the error
     assert sys.stdout is terminal.stream
     assert terminal.close().endswith("\x1b[2K")  # its line is wiped
 

@@ -332,6 +332,7 @@ def test_a_file_of_another_tool_is_kept_and_widened(tmp_path: Path) -> None:
     logger.path.write_bytes(b"\xef\xbb\xbfstep,loss\r\n1,0.5\r\n9,0.4\r\n")
     logger.resume(5)
     logger.log_metrics({"loss": 0.25}, at(6))
+    assert list(rows(logger)[0]) == [*COUNTERS, "loss"]
     assert [(row["step"], row["loss"], row["samples"]) for row in rows(logger)] == [
         ("1", "0.5", ""),
         ("6", "0.25", "384"),
