@@ -103,8 +103,8 @@ class ProgressBar(Callback):
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Writes the line of the last epoch, and why the run ended if that was not its length in epochs."""
         reason = trainer.stop_reason
-        why = trainer.stop_message or (reason.value if reason is not None else "")
-        suffix = f", stopped: {why}" if reason not in (None, StopReason.MAX_EPOCHS) else ""
+        asked = reason is StopReason.REQUEST and trainer.stop_message
+        suffix = "" if reason in (None, StopReason.MAX_EPOCHS) else f", stopped: {asked or reason.value}"
         if self._ended is None and trainer.progress.batch > 0:
             view = self._training(trainer, self.get_metrics(trainer, module), left=False)
             self._screen.write(f"{view}{suffix}")

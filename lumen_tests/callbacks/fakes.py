@@ -94,6 +94,10 @@ class FakeTrainer:
         return self.run.stopped if self.run is not None else None
 
     @property
+    def stop_message(self) -> str:
+        return self.run.reason if self.run is not None else ""
+
+    @property
     def sanity_checking(self) -> bool:
         return self.run is not None and self.run.stage is Stage.SANITY
 

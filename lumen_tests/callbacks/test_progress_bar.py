@@ -186,18 +186,29 @@ def test_max_steps_shortens_the_epoch_that_is_shown(capsys: pytest.CaptureFixtur
     FakeTrainer([Clock(bar), bar], Policy(max_steps=3)).fit(FakeRuntime(list(range(100))))
     assert shown(capsys) == [
         "epoch 1: 2/3 batches, 1 steps/s, 1.0 s left",
-        "epoch 1: 3/100 batches, 1 steps/s, stopped by max_steps",
+        "epoch 1: 3/100 batches, 1 steps/s, stopped: max_steps",
     ]
 
 
-def test_a_requested_stop_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("reason", "said"), [("", "request"), ("no gain for 3 epochs", "no gain for 3 epochs")])
+def test_a_requested_stop_is_said(reason: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     class Stopping(Callback):
         def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
-            trainer.run.ask(Request(stop=True))
+            trainer.run.ask(Request(stop=True, reason=reason))
 
     bar = ProgressBar()
     FakeTrainer([Clock(bar), bar, Stopping()], Policy(max_epochs=9)).fit(FakeRuntime([1, 2]))
-    assert shown(capsys) == ["epoch 1/9: 2 batches in 2.0 s, 1 steps/s, stopped by request"]
+    assert shown(capsys) == [f"epoch 1/9: 2 batches in 2.0 s, 1 steps/s, stopped: {said}"]
+
+
+def test_a_request_that_a_limit_overtook_is_not_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    class Stopping(Callback):
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            trainer.run.ask(Request(stop=True, reason="too early"))
+
+    bar = ProgressBar()
+    FakeTrainer([Stopping(), Clock(bar), bar], Policy(max_steps=1, min_steps=9)).fit(FakeRuntime([1, 2]))
+    assert shown(capsys) == ["epoch 1: 1/2 batches, 1 steps/s, stopped: max_steps"]
 
 
 def test_other_ranks_show_and_read_nothing(capsys: pytest.CaptureFixture[str]) -> None:
