@@ -28,8 +28,11 @@ class LumenError(Exception):
         super().__init__(argument)
 
     def __str__(self) -> str:
-        described = isinstance(self.got, str) and (" " in self.got or self.got == "None")
-        facts = [f"got {self.got if described else repr(self.got)}"] if self.got is not None else []
+        facts = []
+        if isinstance(self.got, str) and " " in self.got:
+            facts = [self.got]
+        elif self.got is not None:
+            facts = [f"got {'None' if self.got == 'None' else repr(self.got)}"]
         facts += [f"allowed: {self.allowed}"] if self.allowed else []
         head = f"{self.argument}: {'; '.join(facts)}" if facts else self.argument
         text = f"{head}. {self.do}".rstrip(" .")

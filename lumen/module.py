@@ -111,7 +111,7 @@ class Module(ModuleHooks, paddle.nn.Layer):
 
     @property
     def current_epoch(self) -> int:
-        """Epochs finished."""
+        """Number of the epoch in hand, from 0."""
         return self._trainer.current_epoch if self._trainer is not None else 0
 
     @property
@@ -130,6 +130,7 @@ class Module(ModuleHooks, paddle.nn.Layer):
         on_epoch: bool | None = None,
         reduce_fx: str = "mean",
         batch_size: int | None = None,
+        sync_dist: bool | None = None,
     ) -> None:
         """Logs a value under a name; on every rank, whatever the rank or the data.
 
@@ -145,6 +146,7 @@ class Module(ModuleHooks, paddle.nn.Layer):
             on_epoch: Log one value for the epoch; default: everywhere but in training batches.
             reduce_fx: "mean" (weighted by samples), "sum", "min" or "max".
             batch_size: Weight of this value; default: what `batch_size_of` says of the batch.
+            sync_dist: Taken for the sake of Lightning's users; values are merged over the ranks with or without it.
 
         Raises:
             ConfigError: An argument is wrong, or nothing can be logged here.
@@ -205,7 +207,7 @@ class Module(ModuleHooks, paddle.nn.Layer):
 def _init_arguments(frame: FrameType) -> dict[str, Any]:
     """The arguments of the function that runs in a frame, without self."""
     arguments, varargs, keywords, values = inspect.getargvalues(frame)
-    found = {name: values[name] for name in arguments if name != "self"}
+    found = {name: values[name] for name in arguments[1:]}
     if keywords is not None:
         found.update(values[keywords])
     found.pop("__class__", None)

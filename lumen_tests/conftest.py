@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -46,7 +47,11 @@ def threads() -> set[threading.Thread]:
 
 def children() -> set[str]:
     """Process ids of this process's children, those that ended but were not waited for included."""
-    return {pid for task in Path("/proc/self/task").glob("*/children") for pid in task.read_text().split()}
+    found: set[str] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found.update(task.read_text().split())
+    return found
 
 
 def left_of(read: Callable[[], set], before: set) -> set:

@@ -1,1 +1,15 @@
 """Callbacks: what a run does beside training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NAMES = ("Callback", "EarlyStopping", "LambdaCallback", "LearningRateMonitor", "ModelCheckpoint", "ProgressBar")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        import lumen
+
+        return getattr(lumen, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

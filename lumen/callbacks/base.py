@@ -32,6 +32,7 @@ class Callback:
                 on_train_batch_end
                 where it is due: <validation>
             on_train_epoch_end                       after the validation of the epoch's last step
+            on_train_epoch_logged                    the epoch's values are merged over the ranks
             where it is due: on_checkpoint           after all of the above: every state has moved
                 on_save_checkpoint                   for each checkpoint that is written
         on_train_end
@@ -46,7 +47,7 @@ class Callback:
 
     @property
     def state_key(self) -> str:
-        """Names this callback's state in a checkpoint; two callbacks of one run must not share it."""
+        """Names this callback's state in a checkpoint; of several with one name the later ones are numbered."""
         return type(self).__qualname__
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -85,6 +86,9 @@ class Callback:
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """An epoch ended, its validation included."""
+
+    def on_train_epoch_logged(self, trainer: Trainer, module: Module) -> None:
+        """The values of the epoch that ended are merged over the ranks and written."""
 
     def on_train_batch_start(self, trainer: Trainer, module: Module, batch: Any, batch_idx: int) -> None:
         """A batch is on the device."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from lumen.callbacks.base import Callback
-from lumen.core.retention import Patience, Verdict, check_mode, observe
+from lumen.core.retention import Patience, Verdict, check_mode, check_monitor, observe
 from lumen.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 class EarlyStopping(Callback):
     """Asks to stop once a monitored value has not improved for a number of validations.
+
+    A value that is logged in training is compared at each epoch's end instead. A run that was stopped so stays stopped
+    when it is resumed, unless it is given more patience.
 
     Args:
         monitor: Name of the logged value.
@@ -72,12 +75,17 @@ class EarlyStopping(Callback):
         )
         self.stopped_epoch = 0
         self.stopping_reason = ""
+        self._by_patience = False
+
+    @property
+    def patience(self) -> int:
+        """Validations without an improvement after which the run ends."""
+        return self._patience.patience
 
     @property
     def state_key(self) -> str:
-        """Class and what decides, so that two with other aims in one run do not share a state."""
-        p = self._patience
-        return f"EarlyStopping(monitor={self.monitor},mode={p.mode},patience={p.patience},min_delta={p.min_delta})"
+        """Class and what is monitored; how long to wait may change on a resume."""
+        return f"EarlyStopping(monitor={self.monitor},mode={self._patience.mode})"
 
     @property
     def wait_count(self) -> int:
@@ -89,25 +97,43 @@ class EarlyStopping(Callback):
         """The best value so far."""
         return self._patience.best
 
+    def on_sanity_check_end(self, trainer: Trainer, module: Module) -> None:
+        """Refuses a monitor that can only be a misspelt name of a validation value."""
+        if self.strict:
+            check_monitor("EarlyStopping(monitor)", self.monitor, trainer.evaluated_metrics)
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """A run that it had ended stays ended when it is resumed, unless there is more patience now."""
+        if self.stopping_reason and (not self._by_patience or self._patience.waited >= self._patience.patience):
+            trainer.request_stop(self.stopping_reason)
+
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """Compares the value, and asks to stop when it is time."""
-        if trainer.sanity_checking or trainer.plan is None:
+        """Compares a value of the validation, and asks to stop when it is time."""
+        if not trainer.sanity_checking and trainer.plan is not None and self.monitor in trainer.evaluated_metrics:
+            self._observe(trainer)
+
+    def on_train_epoch_logged(self, trainer: Trainer, module: Module) -> None:
+        """Compares a value of the training epoch, and asks to stop when it is time."""
+        if self.monitor in trainer.evaluated_metrics:
             return
         metrics = trainer.callback_metrics
-        if self.monitor not in metrics:
-            if not self.strict:
-                return
+        if self.monitor in metrics:
+            self._observe(trainer)
+        elif self.strict:
             raise ConfigError(
                 "EarlyStopping(monitor)",
                 got=self.monitor,
                 allowed="a value logged with self.log",
                 do=did_you_mean(self.monitor, metrics) if metrics else "Nothing was logged: log it in validation_step.",
             )
-        value = metrics[self.monitor]
+
+    def _observe(self, trainer: Trainer) -> None:
+        value = trainer.callback_metrics[self.monitor]
         self._patience, verdict = observe(self._patience, value)
         if verdict is not Verdict.GO_ON:
             self.stopped_epoch = trainer.current_epoch
             self.stopping_reason = self._reason(verdict, value)
+            self._by_patience = verdict is Verdict.PATIENCE
             trainer.request_stop(self.stopping_reason)
 
     def _reason(self, verdict: Verdict, value: float) -> str:
@@ -120,9 +146,18 @@ class EarlyStopping(Callback):
         }[verdict]
 
     def state_dict(self) -> Mapping[str, Any]:
-        """The best value and how long ago it was."""
-        return {"best": self._patience.best, "waited": self._patience.waited}
+        """The best value, how long ago it was, and whether and why it asked to stop."""
+        return {
+            "best": self._patience.best,
+            "waited": self._patience.waited,
+            "stopped_epoch": self.stopped_epoch,
+            "reason": self.stopping_reason,
+            "by_patience": self._by_patience,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back the best score and the waiting; how long to wait is as this object was told."""
+        """Takes that back; how long to wait is as this object was told."""
         self._patience = attrs.evolve(self._patience, best=state["best"], waited=state["waited"])
+        self.stopped_epoch = state["stopped_epoch"]
+        self.stopping_reason = state["reason"]
+        self._by_patience = state["by_patience"]

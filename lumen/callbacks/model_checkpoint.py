@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import string
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import attrs
 
 from lumen.callbacks.base import Callback
 from lumen.core.cadence import Every, Unit
-from lumen.core.retention import Kept, TopK, check_mode, consider
+from lumen.core.retention import Kept, TopK, check_mode, check_monitor, consider
 from lumen.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -112,6 +113,12 @@ class ModelCheckpoint(Callback):
         return self.top.best.score if self.top.best is not None else None
 
     @property
+    def best_k_models(self) -> dict[str, float | None]:
+        """The checkpoints that are kept, the best first, with their scores."""
+        folder = self._folder
+        return {str(folder / kept.name): kept.score for kept in self.top.kept} if folder is not None else {}
+
+    @property
     def last_model_path(self) -> str:
         """The newest checkpoint."""
         return str(self._folder / self._last) if self._last and self._folder is not None else ""
@@ -146,17 +153,24 @@ class ModelCheckpoint(Callback):
         elif any(c is not self and c.dirpath == self.dirpath for c in others):
             raise ConfigError("dirpath", got=str(self.dirpath), do="Give each ModelCheckpoint a folder of its own.")
 
+    def on_sanity_check_end(self, trainer: Trainer, module: Module) -> None:
+        """Refuses a monitor that can only be a misspelt name of a validation value."""
+        if self.monitor is not None:
+            check_monitor("ModelCheckpoint(monitor)", self.monitor, trainer.evaluated_metrics)
+
     def on_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Saves what is due."""
         due = self._due(trainer)
         step = trainer.progress.step
-        if due and self._named and step != self._saved_step:
-            self._save_best(trainer, step)
         ending = trainer.stop_reason is not None
-        if self.save_last and self._folder is not None and (due or ending or trainer.checkpoint_requested):
-            self._last = LAST
-            trainer.save_checkpoint(self._folder / LAST)
-        self._saved_step = step
+        try:
+            if due and self._named and step != self._saved_step:
+                self._save_best(trainer, step)
+        finally:  # a misspelt monitor loses nothing that was trained
+            if self.save_last and self._folder is not None and (due or ending or trainer.checkpoint_requested):
+                self._last = LAST
+                trainer.save_checkpoint(self._folder / LAST)
+            self._saved_step = step
 
     def _due(self, trainer: Trainer) -> bool:
         """Whether this callback's own rule fired, and its score is that of the present weights."""
@@ -175,16 +189,31 @@ class ModelCheckpoint(Callback):
     def _save_best(self, trainer: Trainer, step: int) -> None:
         metrics = trainer.callback_metrics
         score = self._lookup(metrics, self.monitor) if self.monitor is not None else None
-        decision = consider(self.top, Kept(name=self._name(trainer, metrics), score=score, step=step))
-        if not decision.save or self._folder is None:
+        if self._folder is None:
             return
-        new = next(kept for kept in decision.after.kept if kept.step == step)
-        trainer.save_checkpoint(self._folder / new.name)
-        self.top = decision.after
+        base = self._name(trainer, metrics)
+        candidate = Kept(name=self._free(base), score=score, step=step)
+        decision = consider(self.top, candidate)
+        if not decision.save:
+            return
+        after = decision.after
+        name = base if base in decision.drop else candidate.name  # the one that is displaced has left its name
+        kept = tuple(attrs.evolve(one, name=name) if one is candidate else one for one in after.kept)
+        self.top = attrs.evolve(after, kept=kept)
         if not self.save_last:
-            self._last = new.name
-        for name in decision.drop:
-            trainer.remove_checkpoint(self._folder / name)
+            self._last = name
+        trainer.save_checkpoint(self._folder / name)
+        for gone in decision.drop:
+            if gone != name:
+                trainer.remove_checkpoint(self._folder / gone)
+
+    def _free(self, base: str) -> str:
+        """The name, with a version behind it if a checkpoint of this run or of an earlier one has it."""
+        taken = {kept.name for kept in self.top.kept}
+        names = itertools.chain([base], (f"{base}-v{version}" for version in itertools.count(1)))
+        return next(
+            n for n in names if n not in taken and not (self._folder is not None and (self._folder / n).exists())
+        )
 
     def _name(self, trainer: Trainer, metrics: Mapping[str, float]) -> str:
         counters = {name: getattr(trainer.progress, name) for name in _COUNTERS}

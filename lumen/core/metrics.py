@@ -27,7 +27,7 @@ class Total:
     Args:
         reduce: How values are joined.
         value: Sum of value times weight for a mean, the sum, the smallest or the largest value.
-        weight: Sum of the weights: samples for a mean. 0 means that nothing was logged.
+        weight: Sum of the weights, samples say, for a mean; else the number of values. 0 means that nothing was logged.
 
     Example:
         >>> a = total(Reduce.MEAN, [1.0, 4.0], [2.0, 1.0])
@@ -50,9 +50,10 @@ def total(reduce: Reduce, values: Sequence[float], weights: Sequence[float]) -> 
         values: The values, one a batch.
         weights: Their weights, >= 0, as many; only a mean uses them.
     """
-    weight = math.fsum(weights)
     if not values:
         return Total(reduce, 0.0, 0.0)
+    # a sum or an extreme of values that weigh nothing is still one
+    weight = math.fsum(weights) if reduce is Reduce.MEAN else float(len(values))
     if reduce is Reduce.MEAN:
         return Total(reduce, _sum([v * w for v, w in zip(values, weights, strict=True)]), weight)
     if reduce is Reduce.SUM:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import attrs
@@ -24,6 +25,26 @@ def check_mode(mode: str) -> Mode:
     if mode == "max":
         return "max"
     raise ConfigError("mode", got=mode, allowed="'min' or 'max'", do=did_you_mean(str(mode), ["min", "max"]))
+
+
+def check_monitor(argument: str, monitor: str, evaluated: Mapping[str, float]) -> None:
+    """Refuses a monitored name ahead of training, where that is certain enough: it begins as a validation value does.
+
+    Args:
+        argument: What an error names.
+        monitor: The monitored name.
+        evaluated: All values of a validation; empty: not known yet.
+
+    Raises:
+        ConfigError: The name begins with "val", and no validation logs it.
+    """
+    if evaluated and monitor.startswith("val") and monitor not in evaluated:
+        raise ConfigError(
+            argument,
+            got=monitor,
+            allowed="a value logged with self.log",
+            do=did_you_mean(monitor, evaluated),
+        )
 
 
 def better(mode: Mode, score: float, than: float | None) -> bool:
@@ -107,7 +128,7 @@ def consider(top: TopK, candidate: Kept) -> Retention:
         >>> consider(two, Kept(name="b", score=0.6, step=2)).save
         False
     """
-    others = [kept for kept in top.kept if kept.name != candidate.name]
+    others = list(top.kept)
     place = len(others)
     for index, kept in enumerate(others):
         if candidate.score is None or better(top.mode, candidate.score, kept.score):

@@ -9,7 +9,7 @@ from lumen.loop.evaluating import evaluate
 from lumen.loop.logbook import Scope
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
-from lumen.loop.stepping import run_step
+from lumen.loop.stepping import run_step, settle
 
 
 def fit(run: Run, *, sanity: bool = False) -> None:
@@ -33,7 +33,10 @@ def fit(run: Run, *, sanity: bool = False) -> None:
     if run.progress.batch == 0:
         logbook.begin_epoch()
     run.fire("on_train_start")
+    if run.stopped is None:
+        settle(run)
     while run.stopped is None:
+        run.epoch = run.progress.epoch
         run.policy = attrs.evolve(run.policy, epoch_batches=run.runtime.train_length(run.progress))
         if run.progress.batch == 0:
             logbook.scope = Scope.TRAIN_EPOCH
@@ -58,3 +61,4 @@ def fit(run: Run, *, sanity: bool = False) -> None:
             )
     logbook.scope = Scope.CLOSED
     run.fire("on_train_end")
+    run.epoch = None

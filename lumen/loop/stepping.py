@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from lumen.core.cadence import Unit
-from lumen.core.planning import StepPlan, advance, plan_close, plan_step
+from lumen.core.planning import StepPlan, advance, plan_close, plan_step, stop_reason
 from lumen.core.requests import NO_AGREED, NO_REQUEST, agree
 from lumen.loop.evaluating import evaluate
 from lumen.loop.logbook import Scope
@@ -88,8 +88,15 @@ def _share(run: Run, plan: StepPlan) -> None:
         record = logbook.close(evaluation=False)
         if record:
             run.write(record)
+        run.fire("on_train_epoch_logged")
         logbook.begin_epoch()
     _agree(run)
+
+
+def settle(run: Run) -> None:
+    """Honours, before the first batch, what was asked for until then."""
+    _agree(run)
+    run.stopped = stop_reason(run.policy, run.progress, run.asked)
 
 
 def _agree(run: Run) -> None:

@@ -258,30 +258,38 @@ def _damaged(folder: Path, name: str, what: str) -> CheckpointError:
 
 
 def newest(folders: Iterable[str | os.PathLike[str]]) -> Checkpoint | None:
-    """The newest whole checkpoint in some folders, by what the manifests say; None if there is none.
+    """The newest whole checkpoint in some folders, by what the manifests say; None if there is none at all.
 
     Names decide nothing: one that was written but not yet renamed counts. A damaged one is named in a warning and
     passed over.
 
     Args:
         folders: Folders that hold checkpoints.
+
+    Raises:
+        CheckpointError: There are some, and all are damaged.
     """
-    found = []
+    found: list[tuple[float, int, bool, Path]] = []
+    errors: list[CheckpointError] = []
     for folder in map(Path, folders):
         for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
             if not entry.is_dir() or not (entry / MANIFEST).is_file():
                 continue
             try:
                 manifest = inspect(entry)
+                order = (float(manifest["created"]), int(manifest.get("step", 0)), not entry.name.startswith("."))
+                found.append((*order, entry))
             except CheckpointError as error:
-                _log.warning("Passed over: %s", error)
-                continue
-            found.append(
-                (float(manifest["created"]), int(manifest.get("step", 0)), not entry.name.startswith("."), entry)
-            )
+                errors.append(error)
+    whole: Checkpoint | None = None
     for *_, entry in sorted(found, reverse=True):
         try:
-            return read(entry)
+            whole = read(entry)
+            break
         except CheckpointError as error:
-            _log.warning("Passed over: %s", error)
-    return None
+            errors.append(error)
+    if whole is None and errors:
+        raise errors[0]
+    for damaged in errors:
+        _log.warning("Passed over: %s", damaged)
+    return whole

@@ -145,11 +145,12 @@ class PaddleRuntime:
     def data_facts(self) -> dict[str, Any]:
         """What a checkpoint keeps of the training data, to be compared on resume."""
         if self._train is None:
-            return {"length": None, "batch_size": None}
+            return {"length": None, "batch_size": None, "order": None}
         config = self._train[0].config
         return {
             "length": config.length if config is not None else None,
             "batch_size": config.batch_size if config is not None else None,
+            "order": type(config.order).__name__ if config is not None else None,
         }
 
     def _training(self) -> tuple[Source, int | None]:
@@ -169,7 +170,7 @@ class PaddleRuntime:
             outputs = self._step(batch, batch_idx) if self._takes_index else self._step(batch)
         loss: Any = outputs.get("loss") if type(outputs) is dict else outputs
         if not self._checked or loss is None or loss.stop_gradient:
-            self._check(loss)
+            self._check(loss, outputs)
         for call in self._before_backward:
             call(loss)
         if plan.loss_weight != 1.0:
@@ -188,11 +189,16 @@ class PaddleRuntime:
         context: contextlib.AbstractContextManager[Any] = self._layer.no_sync()
         return context
 
-    def _check(self, loss: Any) -> None:
+    def _check(self, loss: Any, outputs: Any) -> None:
         """Refuses what Paddle would run backward on without a word."""
         allowed = "a tensor with one element that depends on the parameters, or a dict with it under 'loss'"
         if not isinstance(loss, paddle.Tensor):
-            raise ModuleError("training_step's return value", got=type(loss).__name__, allowed=allowed)
+            got: object = f"a dict with {', '.join(map(repr, outputs))}" if isinstance(outputs, dict) else outputs
+            raise ModuleError(
+                "training_step's return value",
+                got="None" if outputs is None else got if isinstance(outputs, dict) else f"a {type(outputs).__name__}",
+                allowed=allowed,
+            )
         if loss.size != 1:
             raise ModuleError(
                 "training_step's return value",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def make_callbacks(given: Callback | Sequence[Callback] | None, arguments: Argum
         arguments: Whether a progress bar and a checkpoint callback are wanted.
 
     Raises:
-        ConfigError: Something in it is not a Callback, two share a state key, or one contradicts an argument.
+        ConfigError: Something in it is not a Callback, or one contradicts an argument.
     """
     callbacks: list[Any] = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
     for callback in callbacks:
@@ -61,16 +62,22 @@ def make_callbacks(given: Callback | Sequence[Callback] | None, arguments: Argum
         callbacks.append(ProgressBar())
     if arguments.enable_checkpointing and not any(isinstance(c, ModelCheckpoint) for c in callbacks):
         callbacks.append(ModelCheckpoint())
-    seen: dict[str, Callback] = {}
-    for callback in callbacks:
-        if seen.setdefault(callback.state_key, callback) is not callback and callback.state_dict():
-            raise ConfigError(
-                "callbacks",
-                got=f"two with the state key {callback.state_key!r}",
-                allowed="one of each, since a checkpoint could not tell them apart",
-                do="Give one of them another state_key or other settings.",
-            )
     return sorted(callbacks, key=lambda callback: overrides(callback, "on_checkpoint"))
+
+
+def keyed(callbacks: Sequence[Callback]) -> list[tuple[str, Callback]]:
+    """Each callback with the name of its state in a checkpoint; of several with one key the later ones are numbered.
+
+    Args:
+        callbacks: In the order in which they are called.
+    """
+    counts: Counter[str] = Counter()
+    named = []
+    for callback in callbacks:
+        key = callback.state_key
+        counts[key] += 1
+        named.append((key if counts[key] == 1 else f"{key}#{counts[key]}", callback))
+    return named
 
 
 def _check(callbacks: Sequence[Callback], kind: type[Callback], argument: str, enabled: bool) -> None:

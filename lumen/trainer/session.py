@@ -61,6 +61,7 @@ class Session:
         self._sources: list[Source] = []
         self._run: Run | None = None
         self._set_up = False
+        self._logged_beside: str | None = None
 
     def __enter__(self) -> Run:
         if self._trainer.running:
@@ -110,6 +111,8 @@ class Session:
         if stage is Stage.FIT:
             trainer.ckpt_path = str(checkpoint.path) if checkpoint is not None else None
             trainer.seed = self._seed(cluster, checkpoint)
+            folder = checkpoint.manifest.get("log_dir") if checkpoint is not None else None
+            self._logged_beside = os.path.join(folder, "checkpoints") if isinstance(folder, str) else None
         if trainer.device_plan.kind == "gpu":
             module.to(device=paddle.get_device())
         train, evaluation = inputs.open(cluster.world, seed=trainer.seed or 0, distribute=distribute)
@@ -125,15 +128,19 @@ class Session:
         run.eval_loaders = len(runtime.eval_sources)
         run.write = self._write  # type: ignore[method-assign]
         module._log = run.logbook.log
-        if stage is Stage.FIT:
-            self._open_logs(cluster, state)
+        self._begin(run, cluster, module, checkpoint)
+        return run
+
+    def _begin(self, run: Run, cluster: Cluster, module: Module, checkpoint: Checkpoint | None) -> None:
+        """Sets back what the checkpoint holds, and starts."""
+        if self._stage is Stage.FIT:
+            self._open_logs(cluster, run.state)
             if checkpoint is not None:
-                restore_fit(checkpoint, trainer, run, module)
+                restore_fit(checkpoint, self._trainer, run, module)
             run.fire("on_fit_start")
             cluster.wait("on_fit_start")
         elif checkpoint is not None:
             restore_weights(checkpoint, run, module)
-        return run
 
     def _connect(self) -> Cluster:
         plan = self._trainer.device_plan
@@ -215,7 +222,7 @@ class Session:
         writing = trainer.loggers if trainer.is_global_zero else []
         for logger in writing:
             if trainer.ckpt_path is not None:
-                logger.adopt(trainer.ckpt_path)
+                logger.adopt(self._logged_beside or trainer.ckpt_path)
                 logger.resume(state.progress.step)
         trainer.log_dir = cluster.broadcast(writing[0].log_dir if writing else None)
         for logger in writing:

@@ -18,7 +18,7 @@ from lumen.loop.run import Run
 from lumen.shell import checkpoint_io, optimizer_state
 from lumen.shell.runtime import PaddleRuntime
 from lumen.shell.weights import load_weights, weights
-from lumen.trainer.parts import checkpoint_folders
+from lumen.trainer.parts import checkpoint_folders, keyed
 
 if TYPE_CHECKING:
     from lumen.module import Module
@@ -52,12 +52,12 @@ def write_checkpoint(trainer: RunView, run: Run, path: str | os.PathLike[str]) -
     streams = runtime.gather("random states", runtime.streams.capture())
     extra: dict[str, Any] = {}
     run.fire("on_save_checkpoint", extra)
-    states = {callback.state_key: dict(callback.state_dict()) for callback in trainer.callbacks}
+    states = {key: dict(callback.state_dict()) for key, callback in keyed(trainer.callbacks)}
     target = os.fspath(path)
     if trainer.is_global_zero:
         sections = _sections(trainer, run, runtime, module)
         sections |= {"callbacks": states, "extra": extra, "rng": streams, "logbook": _table_record(table)}
-        checkpoint_io.write(target, sections, manifest=_manifest(run))
+        checkpoint_io.write(target, sections, manifest=_manifest(run) | {"log_dir": trainer.log_dir})
     runtime.cluster.wait(f"checkpoint:{target}")
     return target
 
@@ -127,7 +127,8 @@ def find_checkpoint(trainer: RunView, given: str | os.PathLike[str] | None) -> c
             got=f"no whole checkpoint in {', '.join(folders) or 'any folder'}",
             do='Use ckpt_path="auto" to start afresh where there is none.',
         )
-    _log.info("ckpt_path=%r: %s", given, f"going on from {found.path}" if found is not None else "a fresh start")
+    if trainer.is_global_zero:
+        _log.info("ckpt_path=%r: %s", given, f"going on from {found.path}" if found is not None else "a fresh start")
     return found
 
 
@@ -167,8 +168,8 @@ def restore_fit(checkpoint: checkpoint_io.Checkpoint, trainer: RunView, run: Run
     if runtime.setup.scheduler is not None:
         optimizer_state.restore_scheduler(runtime.setup.scheduler, sections["schedulers"][0])
     runtime.precision.restore(sections.get("scaler", {}))
-    for callback in trainer.callbacks:
-        state = sections["callbacks"].get(callback.state_key)
+    for key, callback in keyed(trainer.callbacks):
+        state = sections["callbacks"].get(key)
         if state:
             callback.load_state_dict(state)
     world, streams = runtime.world, sections["rng"]
@@ -193,13 +194,18 @@ def _check_sections(checkpoint: checkpoint_io.Checkpoint, runtime: PaddleRuntime
             allowed="the same as configure_optimizers now returns",
             do="Return the optimizer and scheduler that the run was saved with.",
         )
-    saved = sections.get("data", {})
-    now = runtime.data_facts()
+    saved, now = sections.get("data", {}), runtime.data_facts()
     if saved.get("length") != now["length"]:
         raise CheckpointError(
             name,
             got=f"a training set of {saved.get('length')} samples; now it has {now['length']}",
             do="Go on with the data that the run was started with.",
+        )
+    if saved_state(checkpoint).progress.batch and saved.get("order") != now["order"]:
+        raise CheckpointError(
+            name,
+            got=f"an epoch begun in {saved.get('order')} order; now it is {now['order']}",
+            do="Go on with the same shuffle=, or from a checkpoint at an epoch's end.",
         )
 
 

@@ -80,8 +80,9 @@ class RunView:
         self._running("request_checkpoint").ask(Request(save=True, reason=reason))
 
     def save_checkpoint(self, path: str | os.PathLike[str]) -> str:
-        """Writes a checkpoint folder; every rank must call it. Returns the path."""
-        return write_checkpoint(self, self._running("save_checkpoint"), path)
+        """Writes a checkpoint folder, during a run or after it; every rank must call it. Returns the path."""
+        run = self.run if self.run is not None else self._running("save_checkpoint")
+        return write_checkpoint(self, run, path)
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Deletes a checkpoint folder, on rank 0; never the one that the run goes on from."""
@@ -173,9 +174,25 @@ class RunView:
         return self.world.rank == 0
 
     @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.world.size
+
+    @property
+    def global_rank(self) -> int:
+        """This rank's number in the job."""
+        return self.world.rank
+
+    @property
+    def local_rank(self) -> int:
+        """This rank's number on its node."""
+        return self.world.local_rank
+
+    @property
     def current_epoch(self) -> int:
-        """Epochs finished."""
-        return self.progress.epoch
+        """Number of the epoch in hand, from 0, its validation and its end included; after a fit the epochs finished."""
+        run = self.run
+        return run.epoch if run is not None and run.epoch is not None else self.progress.epoch
 
     @property
     def global_step(self) -> int:
@@ -208,9 +225,19 @@ class RunView:
         return self.run.stopped if self.run is not None else None
 
     @property
+    def stop_message(self) -> str:
+        """What was said when a stop was asked for; "" if nothing was."""
+        return self.run.reason if self.run is not None else ""
+
+    @property
     def callback_metrics(self) -> Mapping[str, float]:
         """The latest values of everything logged, merged over the ranks."""
         return self.run.logbook.callback if self.run is not None else {}
+
+    @property
+    def evaluated_metrics(self) -> Mapping[str, float]:
+        """All values of the last evaluation, the sanity check included."""
+        return self.run.logbook.evaluated if self.run is not None else {}
 
     @property
     def logged_metrics(self) -> Mapping[str, float]:

@@ -51,11 +51,12 @@ def test_without_scores_the_newest_stays() -> None:
     assert folders == {"1", "2"}
 
 
-def test_a_name_that_is_used_again_replaces_itself() -> None:
+def test_a_worse_one_displaces_nothing_whatever_its_name() -> None:
     top = TopK(k=1, kept=(Kept(name="best", score=0.9, step=1),))
-    decision = consider(top, Kept(name="best", score=0.5, step=2))
+    assert not consider(top, Kept(name="best", score=0.95, step=2)).save
+    decision = consider(top, Kept(name="best-v1", score=0.5, step=2))
     assert decision.save
-    assert decision.drop == ()
+    assert decision.drop == ("best",)
     assert [kept.step for kept in decision.after.kept] == [2]
 
 

@@ -52,8 +52,8 @@ def test_table(environ: dict[str, str], expected: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("environ", "variable"),
     [
-        ({"PADDLE_TRAINERS_NUM": "2"}, "PADDLE_TRAINER_ID: got not set"),
-        ({"PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: got not set"),
+        ({"PADDLE_TRAINERS_NUM": "2"}, "PADDLE_TRAINER_ID: not set"),
+        ({"PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: not set"),
         ({"PADDLE_TRAINERS_NUM": "two", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: got 'two'"),
         ({"PADDLE_TRAINERS_NUM": "0", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: got '0'"),
         ({"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "2"}, "PADDLE_TRAINER_ID: got 2; allowed: below"),

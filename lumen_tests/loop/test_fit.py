@@ -57,6 +57,7 @@ def test_hook_order_of_a_fit_with_accumulation_and_validation_is_golden() -> Non
         "on_validation_epoch_end",
         "on_validation_end",
         "on_train_epoch_end",
+        "on_train_epoch_logged",
         "on_checkpoint",
         "on_train_end",
     ]

@@ -80,8 +80,11 @@ def test_two_callbacks_keep_to_their_own_folders(tmp_path: Path) -> None:
     same = [lumen.ModelCheckpoint(tmp_path / "x", monitor="score", mode=mode) for mode in ("min", "max")]
     with pytest.raises(ConfigError, match="a folder of its own"):
         fit(tmp_path, [0.1], *same)
-    with pytest.raises(ConfigError, match="two with the state key"):
-        quiet(tmp_path, callbacks=[lumen.ModelCheckpoint(), lumen.ModelCheckpoint()])
+    twins = [lumen.ModelCheckpoint(monitor="score"), lumen.ModelCheckpoint(monitor="score")]
+    trainer, _ = fit(tmp_path / "twins", [0.3, 0.2], *twins)
+    assert [twin.best_model_score for twin in twins] == [0.2, 0.2]
+    assert len(checkpoint_io.read(twins[0].last_model_path).sections["callbacks"]) == 2
+    assert trainer.current_epoch == 2
 
 
 def test_every_n_steps_and_a_stop_between_them(tmp_path: Path) -> None:
@@ -147,7 +150,7 @@ def test_early_stopping_goes_on_waiting_after_a_resume(tmp_path: Path) -> None:
     scores = [0.5, 0.4, 0.4, 0.4, 0.4, 0.4]
     whole = lumen.EarlyStopping("score", mode="max", patience=4)
     trainer, _ = fit(tmp_path, scores, whole)
-    assert (trainer.current_epoch, whole.wait_count, whole.stopped_epoch) == (5, 4, 5)
+    assert (trainer.current_epoch, whole.wait_count, whole.stopped_epoch) == (5, 4, 4)
     assert "did not improve on 0.5 for 4 validations" in whole.stopping_reason
     fit(tmp_path / "b", scores[:2], lumen.EarlyStopping("score", mode="max", patience=4))
     rest = lumen.EarlyStopping("score", mode="max", patience=4)
@@ -155,3 +158,102 @@ def test_early_stopping_goes_on_waiting_after_a_resume(tmp_path: Path) -> None:
     resumed = quiet(tmp_path / "b", callbacks=[rest], max_epochs=6, num_sanity_val_steps=0)
     resumed.fit(module, loader(8), loader(4), ckpt_path="last")
     assert (resumed.current_epoch, rest.wait_count) == (5, 4)
+
+
+def test_a_name_that_does_not_change_keeps_the_best_all_the_same(tmp_path: Path) -> None:
+    best = lumen.ModelCheckpoint(tmp_path / "c", "best", monitor="score", mode="max")
+    _, module = fit(tmp_path, [0.1, 0.9, 0.5, 0.95, 0.4], best)
+    assert (best.best_model_score, Path(best.best_model_path).name) == (0.95, "best")
+    assert folders(tmp_path / "c") == ["best", "last"]
+    other = Classifier()
+    quiet(tmp_path).validate(other, loader(4), ckpt_path=best.best_model_path)
+    assert digest(other) == module.weights[3]
+    every = lumen.ModelCheckpoint(tmp_path / "d", "m", monitor="score", mode="max", save_top_k=-1, save_last=False)
+    fit(tmp_path, [0.1, 0.9, 0.5], every)
+    assert folders(tmp_path / "d") == ["m", "m-v1", "m-v2"]
+    assert list(every.best_k_models.values()) == [0.9, 0.5, 0.1]
+
+
+def test_checkpoints_of_an_earlier_run_are_not_written_over(tmp_path: Path) -> None:
+    for _ in range(2):
+        lumen_checkpoint = lumen.ModelCheckpoint(tmp_path / "c", "{epoch}", monitor="score", save_last=False)
+        fit(tmp_path, [0.5], lumen_checkpoint)
+    assert folders(tmp_path / "c") == ["epoch=1", "epoch=1-v1"]
+
+
+def test_a_run_that_early_stopping_ended_stays_ended_when_it_is_resumed(tmp_path: Path) -> None:
+    scores = [0.5, 0.4, 0.4, 0.4, 0.4]
+    _, module = fit(tmp_path, scores, lumen.EarlyStopping("score", mode="max", patience=2))
+    for patience, epochs in ((2, 3), (3, 4)):
+        again = Scored(scores[3:])
+        stopping = lumen.EarlyStopping("score", mode="max", patience=patience)
+        trainer = quiet(tmp_path, callbacks=[stopping], max_epochs=5, num_sanity_val_steps=0)
+        trainer.fit(again, loader(8), loader(4), ckpt_path="last")
+        assert trainer.current_epoch == epochs
+        assert (digest(again) == digest(module)) == (patience == 2)
+        assert "did not improve" in trainer.stop_message
+
+
+def test_early_stopping_on_a_value_of_training(tmp_path: Path) -> None:
+    class Constant(Classifier):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            self.log("const", 1.0, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+    for validation in (None, loader(4)):
+        trainer = quiet(tmp_path, callbacks=[lumen.EarlyStopping("const", patience=2)], max_epochs=9)
+        trainer.fit(Constant(), loader(8), validation)
+        assert trainer.current_epoch == 3
+    with pytest.raises(ConfigError, match="'nonsense'"):
+        quiet(tmp_path, callbacks=[lumen.EarlyStopping("nonsense")], max_epochs=9).fit(Constant(), loader(8))
+
+
+def test_a_misspelt_validation_value_is_refused_before_training(tmp_path: Path) -> None:
+    class NeverTrained(Classifier):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            raise AssertionError
+
+    for callback in (lumen.ModelCheckpoint(monitor="val_ac"), lumen.EarlyStopping("val_ac")):
+        with pytest.raises(ConfigError, match="Did you mean 'val_acc'"):
+            quiet(tmp_path, callbacks=[callback], max_epochs=1).fit(NeverTrained(), loader(8), loader(4))
+
+
+def test_the_number_of_the_epoch_in_hand_is_lightnings(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Counting(Classifier):
+        def on_train_epoch_start(self) -> None:
+            seen.append(("start", self.current_epoch))
+
+        def on_validation_epoch_end(self) -> None:
+            seen.append(("validation", self.current_epoch))
+
+        def on_train_epoch_end(self) -> None:
+            seen.append(("end", self.current_epoch))
+
+    trainer = quiet(tmp_path, max_epochs=2, num_sanity_val_steps=0)
+    trainer.fit(Counting(), loader(8), loader(4))
+    assert seen == [(word, epoch) for epoch in (0, 1) for word in ("start", "validation", "end")]
+    assert trainer.current_epoch == 2
+
+
+def test_a_checkpoint_can_be_written_after_the_run(tmp_path: Path) -> None:
+    trainer, module = fit(tmp_path, [0.1])
+    path = trainer.save_checkpoint(tmp_path / "after")
+    other = Classifier()
+    quiet(tmp_path).validate(other, loader(4), ckpt_path=path)
+    assert digest(other) == digest(module)
+
+
+def test_where_all_checkpoints_are_damaged_nothing_starts_afresh(tmp_path: Path) -> None:
+    trainer, _ = fit(tmp_path, [0.1])
+    (Path(trainer.checkpoint_callback.last_model_path) / "state.json").write_text("{}")
+    for given in ("auto", "last"):
+        with pytest.raises(lumen.CheckpointError, match=r"state\.json"):
+            quiet(tmp_path, max_epochs=2).fit(Classifier(), loader(8), loader(4), ckpt_path=given)
+
+
+def test_an_epoch_is_not_gone_on_with_in_another_order(tmp_path: Path) -> None:
+    quiet(tmp_path, max_steps=1).fit(Classifier(), loader(12))
+    with pytest.raises(lumen.CheckpointError, match="Sequential order; now it is Shuffled"):
+        quiet(tmp_path, max_steps=2).fit(Classifier(), loader(12, shuffle=True), ckpt_path="last")

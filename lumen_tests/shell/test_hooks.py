@@ -52,6 +52,7 @@ FIT = [
     "on_train_batch_end",
     *VALIDATION,
     "on_train_epoch_end",
+    "on_train_epoch_logged",
     "on_checkpoint",
     "on_save_checkpoint",
     "on_train_end",

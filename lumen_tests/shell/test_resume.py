@@ -156,6 +156,14 @@ def test_the_log_of_a_resumed_run_goes_on_in_the_same_file(tmp_path: Path) -> No
     assert set(steps) == {1, 2, 3, 4, 5, 6}
 
 
+def test_the_log_is_found_again_when_checkpoints_lie_elsewhere(tmp_path: Path) -> None:
+    first = quiet(tmp_path, max_epochs=1, callbacks=[lumen.ModelCheckpoint(tmp_path / "elsewhere")])
+    first.fit(Classifier(), loader(12))
+    second = quiet(tmp_path, max_epochs=2, callbacks=[lumen.ModelCheckpoint(tmp_path / "elsewhere")])
+    second.fit(Classifier(), loader(12), ckpt_path="last")
+    assert second.log_dir == first.log_dir
+
+
 def test_what_module_and_callbacks_add_comes_back(tmp_path: Path) -> None:
     class Adding(Classifier):
         def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
