@@ -114,7 +114,8 @@ class EarlyStopping(Callback):
 
     def on_train_epoch_logged(self, trainer: Trainer, module: Module) -> None:
         """Compares a value of the training epoch, and asks to stop when it is time."""
-        if self.monitor in trainer.evaluated_metrics:
+        evaluated = trainer.evaluated_metrics
+        if self.monitor in evaluated or (trainer.num_val_batches and not evaluated):  # or it may be one of them
             return
         metrics = trainer.callback_metrics
         if self.monitor in metrics:

@@ -72,6 +72,7 @@ def _sections(trainer: RunView, run: Run, runtime: PaddleRuntime, module: Module
         "seed": trainer.seed,
         "hparams": _plain(module.hparams),
         "metrics": dict(run.logbook.callback),
+        "evaluated": dict(run.logbook.evaluated),
         "data": runtime.data_facts(),
     }
     setup = runtime.setup
@@ -178,6 +179,7 @@ def restore_fit(checkpoint: checkpoint_io.Checkpoint, trainer: RunView, run: Run
     elif run.progress.batch:
         runtime.streams.begin_epoch(run.progress.epoch)
     run.logbook.callback = {name: float(value) for name, value in sections["metrics"].items()}
+    run.logbook.evaluated = {name: float(value) for name, value in sections["evaluated"].items()}
     if world.rank == 0:
         run.logbook.carry({n: Total(Reduce(r), v, w) for n, (r, v, w) in sections["logbook"].items()})
 

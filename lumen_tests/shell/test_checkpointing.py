@@ -257,3 +257,25 @@ def test_an_epoch_is_not_gone_on_with_in_another_order(tmp_path: Path) -> None:
     quiet(tmp_path, max_steps=1).fit(Classifier(), loader(12))
     with pytest.raises(lumen.CheckpointError, match="Sequential order; now it is Shuffled"):
         quiet(tmp_path, max_steps=2).fit(Classifier(), loader(12, shuffle=True), ckpt_path="last")
+
+
+def test_validation_in_every_other_epoch_only_is_what_early_stopping_counts(tmp_path: Path) -> None:
+    """Also when the run is resumed between two validations, with the value of the last one still known."""
+    scores = [0.5, 0.4, 0.4, 0.4]
+    options = {"check_val_every_n_epoch": 2, "max_epochs": 8}
+    whole = lumen.EarlyStopping("score", mode="max", patience=3)
+    trainer, _ = fit(tmp_path / "a", scores, whole, **options)
+    assert (trainer.current_epoch, whole.wait_count) == (8, 3)
+    keep = lumen.ModelCheckpoint(tmp_path / "b" / "c", every_n_epochs=1)
+    fit(
+        tmp_path / "b",
+        scores,
+        lumen.EarlyStopping("score", mode="max", patience=3),
+        keep,
+        **(options | {"max_epochs": 3}),
+    )
+    rest = lumen.EarlyStopping("score", mode="max", patience=3)
+    module = Scored(scores[1:])
+    resumed = quiet(tmp_path / "b", callbacks=[rest], num_sanity_val_steps=0, **options)
+    resumed.fit(module, loader(8), loader(4), ckpt_path=tmp_path / "b" / "c" / "last")
+    assert (resumed.current_epoch, rest.wait_count) == (8, 3)
