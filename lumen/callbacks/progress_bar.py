@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lumen.callbacks.base import Callback
 from lumen.callbacks.display import Screen, open_display
-from lumen.callbacks.views import Meter, View, metric_texts, span
+from lumen.callbacks.views import Meter, View, metric_texts, rate, span
 from lumen.core.policy import StopReason
 from lumen.errors import ConfigError
 
@@ -121,7 +121,7 @@ class ProgressBar(Callback):
         if ended is None or not self._screen.may_write(always=always):
             return
         epoch, batches, meter = ended
-        facts = [f"{batches} batches in {span(meter.elapsed)}", f"{meter.mean:.3g} steps/s"]
+        facts = [f"{batches} batches in {span(meter.elapsed)}", f"{rate(meter.mean)} steps/s"]
         facts += metric_texts(self.get_metrics(trainer, module))
         self._screen.write(f"{_title(trainer, epoch)}: {', '.join(facts)}{suffix}")
 

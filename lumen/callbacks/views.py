@@ -11,6 +11,16 @@ import attrs
 _RECENT = 20  # readings that the present speed is taken over
 
 
+def rate(value: float) -> str:
+    """A rate in three digits, or in whole numbers where it has more.
+
+    Example:
+        >>> rate(0.12345), rate(1263.4)
+        ('0.123', '1,263')
+    """
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
 @attrs.frozen(kw_only=True)
 class View:
     """One loop as it is shown.
@@ -41,7 +51,7 @@ class View:
     @property
     def details(self) -> str:
         """Speed, time left and metrics, as far as they are known."""
-        facts = [] if self.speed is None else [f"{self.speed:.3g} {self.unit}/s"]
+        facts = [] if self.speed is None else [f"{rate(self.speed)} {self.unit}/s"]
         facts += [] if self.left is None else [f"{span(self.left)} left"]
         return ", ".join([*facts, *metric_texts(self.metrics)])
 
