@@ -102,15 +102,7 @@ def connect(plan: DevicePlan, world: World) -> Cluster:
             do="Let the launcher's --nproc_per_node and devices= say the same.",
         )
     if _connected:
-        first = _connected[0]
-        if first.world != world or first.kind != plan.kind:
-            raise WorldError(
-                "devices",
-                got=f"{plan.kind}, {world.size} ranks",
-                allowed=f"{first.kind}, {first.world.size} ranks: what this process is connected to",
-                do="Use the same devices for all Trainers of a process.",
-            )
-        return first
+        return _same(plan, world.size)
     follow_supervisor()
     place = _set_device(plan, world)
     if world.size > 1 and not paddle.distributed.is_initialized():
@@ -118,6 +110,30 @@ def connect(plan: DevicePlan, world: World) -> Cluster:
     cluster = Cluster(world, place, plan.kind)
     _connected.append(cluster)
     return cluster
+
+
+def launchable(plan: DevicePlan) -> bool:
+    """Whether this process may become the supervisor of these ranks: it has not trained by itself before.
+
+    Raises:
+        WorldError: It has.
+    """
+    if _connected:
+        _same(plan, len(plan.ids))
+    return len(plan.ids) > 1
+
+
+def _same(plan: DevicePlan, size: int) -> Cluster:
+    """What this process is connected to, if that is what is asked for."""
+    first = _connected[0]
+    if first.world.size != size or first.kind != plan.kind:
+        raise WorldError(
+            "devices",
+            got=f"{plan.kind} with {size} rank{'s' if size > 1 else ''}",
+            allowed=f"{first.kind} with {first.world.size}, which this process is connected to by an earlier Trainer",
+            do="Use the same devices for all Trainers of a program.",
+        )
+    return first
 
 
 def _set_device(plan: DevicePlan, world: World) -> Any:

@@ -23,7 +23,7 @@ from lumen.module import Module
 from lumen.seeding import draw_seed
 from lumen.shell import launcher
 from lumen.shell.checkpoint_io import Checkpoint
-from lumen.shell.cluster import Cluster, connect, make_deterministic
+from lumen.shell.cluster import Cluster, connect, launchable, make_deterministic
 from lumen.shell.optimizers import read_optimizers
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.precision import Precision
@@ -152,7 +152,7 @@ class Session:
                 allowed="1 in a program that is started once",
                 do="Start it on each node: python -m paddle.distributed.launch --nnodes ... --master ... train.py",
             )
-        if world.size == 1 and len(plan.ids) > 1:
+        if world.size == 1 and launchable(plan):
             launcher.launch(plan)
         if self._trainer.arguments.deterministic:
             make_deterministic()

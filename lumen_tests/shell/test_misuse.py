@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lumen
-from lumen.errors import ConfigError, DataError, LumenError, ModuleError
+from lumen.errors import ConfigError, DataError, LumenError, ModuleError, WorldError
 from lumen.shell.paddle_shim import paddle
 from lumen_tests.models import Classifier, Rows, loader, quiet
 
@@ -216,3 +216,9 @@ def test_steps_and_optimizers_of_the_wrong_form(tmp_path: Path) -> None:
             quiet(tmp_path).fit(module, loader(8))
     with pytest.raises(ModuleError, match="a parameter that is not the module's"):
         quiet(tmp_path).fit(Outside(), loader(8))
+
+
+def test_a_second_trainer_with_other_devices(tmp_path: Path) -> None:
+    quiet(tmp_path, max_epochs=0).fit(Classifier(), loader(8))
+    with pytest.raises(WorldError, match=r"cpu with 2 ranks; allowed: cpu with 1"):
+        quiet(tmp_path, devices=2).fit(NeverTrained(), loader(8))
