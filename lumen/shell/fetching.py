@@ -9,11 +9,13 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from lumen.core.seeding import stream_key
 from lumen.errors import DataError
 from lumen.shell.paddle_shim import paddle
+from lumen.shell.transfer import is_array, map_leaves
 
 from paddle.io.dataloader.collate import default_collate_fn, default_convert_fn  # isort: skip  # after the shim
 
@@ -131,18 +133,52 @@ class _Batches(paddle.io.Dataset):
         np.random.seed(key)
         random.seed(key)
         try:
-            return self.fetch(samples, epoch)
+            return _pack(self.fetch(samples, epoch))
         except Exception as error:  # noqa: BLE001 - it is raised in the main process
-            return _Failure(error)
+            return _pack(_Failure(error))
 
     def __len__(self) -> int:
         return len(self.fetch.dataset)
 
 
 def _only(items: list[Any]) -> Any:
-    """Collation of one ready batch. A failure travels beside an array, since Paddle expects one."""
-    item = items[0]
-    return [np.zeros(1, "float32"), item] if isinstance(item, _Failure) else item
+    """Collation of one ready batch."""
+    return items[0]
+
+
+@attrs.frozen
+class _Slot:
+    """Where an array stands in a batch whose arrays travel beside it."""
+
+    index: int
+
+
+@attrs.frozen
+class _Nesting:
+    """What the slots stand in, closed to Paddle, which would make lists of the sequences in it."""
+
+    value: Any
+
+
+def _pack(batch: Any) -> list[Any]:
+    """A batch as Paddle sends it whole: its arrays, at least one, and behind them the nesting that they stand in.
+
+    Paddle itself makes a list of a namedtuple and loses arrays in objects of attrs classes and dataclasses.
+    """
+    arrays: list[Any] = []
+
+    def taken(leaf: Any) -> _Slot:
+        arrays.append(leaf)
+        return _Slot(len(arrays) - 1)
+
+    nesting = map_leaves(batch, is_array, taken)
+    return [*(arrays or [np.zeros(1, "float32")]), _Nesting(nesting)]
+
+
+def _unpack(sent: list[Any]) -> Any:
+    """The batch that `_pack` took apart."""
+    *arrays, nesting = sent
+    return map_leaves(nesting.value, lambda value: isinstance(value, _Slot), lambda slot: arrays[slot.index])
 
 
 class WorkerPool:
@@ -190,9 +226,10 @@ class WorkerPool:
             np.random.set_state(state)  # Paddle draws a seed for its workers: the run's own must not move by it
         finished = False
         try:
-            for batch in reading:
-                if isinstance(batch, list) and len(batch) == 2 and isinstance(batch[1], _Failure):
-                    batch[1].throw()
+            for sent in reading:
+                batch = _unpack(sent)
+                if isinstance(batch, _Failure):
+                    batch.throw()
                 yield batch
             finished = True
         finally:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -32,31 +33,63 @@ def to_device(batch: Any, place: Any) -> Any:
                 break
         else:
             return batch
-    if isinstance(batch, _Tensor):
-        return batch if place is None or batch.place._equals(place) else batch._copy_to(place, True)
-    if isinstance(batch, np.ndarray):
-        return paddle.to_tensor(batch, place=place)
+    return map_leaves(batch, is_array, lambda leaf: _moved(leaf, place))
+
+
+def _moved(leaf: Any, place: Any) -> Any:
+    if not isinstance(leaf, _Tensor):
+        return paddle.to_tensor(leaf, place=place)
+    return leaf if place is None or leaf.place._equals(place) else leaf._copy_to(place, True)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is a tensor, or an array that can be made one: of numbers or truth values."""
+    return isinstance(value, _Tensor) or (isinstance(value, np.ndarray) and value.dtype.kind in "biufc")
+
+
+def map_leaves(batch: Any, is_leaf: Callable[[Any], bool], convert: Callable[[Any], Any]) -> Any:
+    """The same nesting with its leaves converted; containers in which nothing changed are kept, not copied.
+
+    Objects of attrs classes and dataclasses are copied and given the new values: neither their `__init__` nor their
+    validators run again.
+
+    Args:
+        batch: Any nesting of dicts, lists, tuples, namedtuples, attrs classes and dataclasses.
+        is_leaf: What is to be converted.
+        convert: Gives a leaf's new value.
+    """
+    if is_leaf(batch):
+        return convert(batch)
+    kind = type(batch)
     if isinstance(batch, (list, tuple)):
-        moved = [to_device(item, place) for item in batch]
-        if all(new is old for new, old in zip(moved, batch, strict=True)):
+        items = [map_leaves(item, is_leaf, convert) for item in batch]
+        if all(new is old for new, old in zip(items, batch, strict=True)):
             return batch
-        return kind(*moved) if hasattr(batch, "_fields") else kind(moved)
+        return kind(*items) if hasattr(batch, "_fields") else kind(items)
     if isinstance(batch, Mapping):
-        items = {key: to_device(value, place) for key, value in batch.items()}
-        if all(items[key] is batch[key] for key in batch):
+        entries = {key: map_leaves(value, is_leaf, convert) for key, value in batch.items()}
+        if all(entries[key] is batch[key] for key in batch):
             return batch
-        return items if kind is dict else kind(items)
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        return _rebuilt(batch, [f.name for f in dataclasses.fields(batch) if f.init], place, dataclasses.replace)
-    if attrs.has(kind):
-        return _rebuilt(batch, [f.name for f in attrs.fields(kind) if f.init], place, attrs.evolve)
-    return batch
+        return entries if kind is dict else kind(entries)
+    names = _fields(batch)
+    values = {name: getattr(batch, name) for name in names}
+    changed = {name: map_leaves(value, is_leaf, convert) for name, value in values.items()}
+    changed = {name: value for name, value in changed.items() if value is not values[name]}
+    if not changed:
+        return batch
+    twin = copy.copy(batch)
+    for name, value in changed.items():
+        object.__setattr__(twin, name, value)
+    return twin
 
 
-def _rebuilt(batch: Any, names: list[str], place: Any, replace: Any) -> Any:
-    moved = {name: to_device(getattr(batch, name), place) for name in names}
-    changed = {name: value for name, value in moved.items() if value is not getattr(batch, name)}
-    return replace(batch, **{name.lstrip("_"): value for name, value in changed.items()}) if changed else batch
+def _fields(batch: Any) -> list[str]:
+    """The fields of an object of an attrs class or a dataclass; none of anything else."""
+    if isinstance(batch, type):
+        return []
+    if dataclasses.is_dataclass(batch):
+        return [field.name for field in dataclasses.fields(batch)]
+    return [field.name for field in attrs.fields(type(batch))] if attrs.has(type(batch)) else []
 
 
 def batch_size_of(batch: Any) -> int:
@@ -79,12 +112,8 @@ def _first_dimension(batch: Any) -> int | None:
         parts: Any = batch.values()
     elif isinstance(batch, (list, tuple)):
         parts = batch
-    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        parts = [getattr(batch, f.name) for f in dataclasses.fields(batch)]
-    elif attrs.has(type(batch)):
-        parts = [getattr(batch, f.name) for f in attrs.fields(type(batch))]
     else:
-        return None
+        parts = [getattr(batch, name) for name in _fields(batch)]
     for part in parts:
         found = _first_dimension(part)
         if found is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+import attrs
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from lumen.errors import DataError
 from lumen.shell.loaders import describe, open_source
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.sources import Source
+from lumen.shell.transfer import to_device
 
 io = paddle.io
 N, B = 23, 4
@@ -233,6 +236,45 @@ def test_items_without_a_batch_dimension_and_a_collate_function_of_the_users() -
     assert [item["index"] for item in items] == [0, 1, 2]
     loader = io.DataLoader(Numbers(4), batch_size=2, collate_fn=lambda items: [item["index"] * 10 for item in items])
     assert [batch for batch, _, _ in opened(loader).epoch(0)] == [[0, 10], [20, 30]]
+
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
+
+
+@attrs.frozen
+class Value:
+    x: Any = attrs.field(validator=attrs.validators.instance_of(np.ndarray))
+    y: Any = None
+
+
+@dataclasses.dataclass
+class Record:
+    x: Any
+    y: Any
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "kind", [Pair, Value, Record, lambda x, y: {"x": x, "y": [y, ("name", 3, None)]}, lambda x, y: "text"]
+)
+def test_batches_of_any_nesting_come_as_they_were_made(kind: Any, workers: int) -> None:
+    def collate(items: list[Any]) -> Any:
+        return kind(np.array([item["index"] for item in items]), np.array([item["random"] for item in items]))
+
+    source = opened(io.DataLoader(Numbers(6), batch_size=4, collate_fn=collate, num_workers=workers))
+    batches = [to_device(batch, None) for batch, _, _ in source.epoch(0)]
+    source.close()
+    expected = kind(np.arange(4), np.zeros(4))
+    assert [type(batch) for batch in batches] == [type(expected)] * 2
+    if isinstance(expected, str):
+        return
+    xs = [batch["x"] if isinstance(batch, dict) else batch.x for batch in batches]
+    assert all(isinstance(x, paddle.Tensor) for x in xs)
+    assert [x.numpy().tolist() for x in xs] == [[0, 1, 2, 3], [4, 5]]
+    if isinstance(expected, dict):
+        assert batches[0]["y"][1] == ("name", 3, None)
 
 
 class Doubling(io.DataLoader):  # type: ignore[misc]
