@@ -9,7 +9,7 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "types", "core", "docs", "recipes", "wheel", "tests"]
+nox.options.sessions = ["lint", "types", "core", "docs", "recipes", "wheel", "tests_gpu_build", "tests"]
 nox.options.reuse_existing_virtualenvs = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
