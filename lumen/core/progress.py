@@ -7,6 +7,9 @@ import attrs
 from lumen.core.policy import StopReason
 from lumen.core.requests import NO_AGREED, Agreed
 
+COUNTERS = ("batch", "step", "epoch", "samples", "seconds")
+"""The counters that come with every record of logged values; a logger chooses which of them is its axis."""
+
 
 @attrs.frozen
 class Progress:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-COUNTERS = ("batch", "step", "epoch", "samples", "seconds")
-"""The counters that come with every record; a logger chooses which of them is its axis."""
+from lumen.core.progress import COUNTERS as COUNTERS
 
 
 class Logger(abc.ABC):

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lumen.core.progress import COUNTERS
 from lumen.errors import ConfigError, LumenError
-from lumen.loggers.base import COUNTERS, Logger
+from lumen.loggers.base import Logger
 from lumen.loggers.rows import Table, append_row, replace, write_rows
 
 _VERSION = re.compile(r"version_(0|[1-9][0-9]*)")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lumen.core.metrics import Reduce, Table, Total, merge, merge_tables, result, total
+from lumen.core.progress import COUNTERS
 from lumen.errors import ConfigError, did_you_mean
 from lumen.loop.runtime import Runtime
 
@@ -20,6 +21,15 @@ class Scope(enum.Enum):
     TRAIN_BATCH = "train_batch"
     TRAIN_EPOCH = "train_epoch"
     EVAL = "eval"
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise ConfigError("self.log(name)", got=name, allowed="a non-empty str")
+    if name in COUNTERS:
+        raise ConfigError(
+            f"self.log({name!r})", got="the name of a counter", do="Every record has it already: use another name."
+        )
 
 
 class _Entry:
@@ -157,8 +167,7 @@ class Logbook:
                 got="a call outside of training, validation and testing",
                 allowed="training_step, validation_step, test_step and the hooks around them",
             )
-        if not isinstance(name, str) or not name:
-            raise ConfigError("self.log(name)", got=name, allowed="a non-empty str")
+        _check_name(name)
         if on_step and self.scope is not Scope.TRAIN_BATCH:
             raise ConfigError(
                 f"self.log({name!r}, on_step=True)",

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lumen.core.progress import COUNTERS
 from lumen.errors import ConfigError
-from lumen.loggers.base import COUNTERS, Logger
+from lumen.loggers.base import Logger
 from lumen.loggers.csv import CSVLogger
 
 

@@ -82,6 +82,12 @@ def test_one_name_with_two_meanings_is_refused() -> None:
         logbook.log("x", 1.0, reduce_fx="max")
 
 
+def test_the_names_of_counters_are_taken() -> None:
+    logbook, _ = book(Scope.EVAL)
+    with pytest.raises(ConfigError, match="the name of a counter"):
+        logbook.log("epoch", 1.0)
+
+
 def test_step_values_do_not_exist_in_evaluation() -> None:
     logbook, _ = book(Scope.EVAL)
     with pytest.raises(ConfigError, match="on_step=True"):
