@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lumen.core.progress import COUNTERS as COUNTERS
-
 
 class Logger(abc.ABC):
     """Base class of loggers: override `log_metrics`, and of the rest what the place can do.
