@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import itertools
 import random
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -22,7 +23,7 @@ Item = tuple[Any, int, bool]
 """A batch as fetched, its samples over all ranks, and whether it is the epoch's last."""
 
 
-class Source:
+class Source(abc.ABC):
     """The batches of one loader for one rank.
 
     Attributes:
@@ -45,6 +46,7 @@ class Source:
         """
         return None if self.batches is None else max(0, self.batches - batch)
 
+    @abc.abstractmethod
     def epoch(
         self,
         epoch: int,
@@ -63,9 +65,8 @@ class Source:
             limit: Most batches of the whole epoch, those taken included; None: all.
             before_fetch: Called with a batch's number before it is fetched in this process.
         """
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most start nothing
         """Ends what the source started."""
 
 
