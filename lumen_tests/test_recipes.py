@@ -17,9 +17,12 @@ if not RECIPES.is_dir():
     pytest.skip("the checkout is not here: lumen is tested as installed", allow_module_level=True)
 
 
-def digits(folder: Path, *flags: str, timeout: float = 100) -> tuple[float, str]:
+LAUNCHER = ("-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--log_dir", "log")
+
+
+def digits(folder: Path, *flags: str, launcher: tuple[str, ...] = (), timeout: float = 100) -> tuple[float, str]:
     """Runs the recipe; returns the test accuracy and the digest of the weights that it prints."""
-    command = [sys.executable, str(RECIPES / "digits.py"), "--root", str(folder), *flags]
+    command = [sys.executable, *launcher, str(RECIPES / "digits.py"), "--root", str(folder), *flags]
     env = {**os.environ, "PYTHONPATH": str(RECIPES.parent)}
     run = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=timeout, check=False)
     assert run.returncode == 0, run.stderr
@@ -41,8 +44,12 @@ def test_digits_is_the_same_when_stopped_and_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.dist
-def test_digits_on_two_ranks(tmp_path: Path) -> None:
-    digits(tmp_path, "--tiny", "--devices", "2")
+def test_digits_on_two_ranks_is_the_same_whoever_starts_them(tmp_path: Path) -> None:
+    """Paddle's launcher is told how many ranks there are, the recipe is not: its global batch must be the same."""
+    for name in ("lumen", "paddle"):
+        (tmp_path / name).mkdir()
+    started = digits(tmp_path / "lumen", "--tiny", "--devices", "2")
+    assert digits(tmp_path / "paddle", "--tiny", launcher=LAUNCHER) == started
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def main(args) -> None:
         callbacks=[lumen.ModelCheckpoint(monitor="val_acc", mode="max"), stopping],
     )
     module = Classifier()
-    train_loader = DataLoader(Subset(data, train), batch_size=32 // args.devices, shuffle=True)
+    train_loader = DataLoader(Subset(data, train), batch_size=32 // trainer.world_size, shuffle=True)
     val_loader, test_loader = (DataLoader(Subset(data, part), batch_size=64) for part in (val, test))
     trainer.fit(module, train_loader, val_loader, ckpt_path="auto" if args.resume else None)
     weights = digest(module)
