@@ -11,6 +11,7 @@ import zlib as _zlib  # noqa: F401  Paddle 2.6.2 crashes Python's if it is loade
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lumen import data as data
     from lumen.callbacks.base import Callback as Callback
     from lumen.callbacks.early_stopping import EarlyStopping as EarlyStopping
     from lumen.callbacks.lambda_callback import LambdaCallback as LambdaCallback
@@ -59,12 +60,14 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "data":
+        return importlib.import_module("lumen.data")
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
     from lumen.errors import did_you_mean
 
-    raise AttributeError(f"module 'lumen' has no attribute {name!r}. {did_you_mean(name, _PLACES)}")
+    raise AttributeError(f"module 'lumen' has no attribute {name!r}. {did_you_mean(name, [*_PLACES, 'data'])}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*_PLACES, "__version__"])
+    return sorted([*_PLACES, "data", "__version__"])

@@ -100,8 +100,8 @@ def described_arguments(node: ast.AST) -> list[str]:
     return re.findall(r"^ {4}\*{0,2}(\w+):", section[1], re.MULTILINE) if section else []
 
 
-def taken_arguments(node: ast.AST) -> set[str]:
-    """A function's parameters; a class's fields and those of its `__init__`."""
+def taken_arguments(node: ast.AST, classes: dict[str, ast.ClassDef]) -> set[str]:
+    """A function's parameters; a class's fields, those of its bases in the same file, and those of its `__init__`."""
     if isinstance(node, ast.ClassDef):
         fields = {
             each.target.id
@@ -109,7 +109,8 @@ def taken_arguments(node: ast.AST) -> set[str]:
             if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
         }
         made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
-        return fields.union(*map(taken_arguments, made))
+        bases = [classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in classes]
+        return fields.union(*(taken_arguments(each, classes) for each in [*made, *bases]))
     every = node.args
     some = [*every.posonlyargs, *every.args, *every.kwonlyargs, every.vararg, every.kwarg]
     return {each.arg for each in some if each is not None}
@@ -120,10 +121,11 @@ def test_described_arguments_exist(name: str) -> None:
     source = Path(importlib.util.find_spec(name).origin).read_text()
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
     wrong = [
         f"{node.name}: {argument}"
         for node in nodes
         for argument in described_arguments(node)
-        if argument not in taken_arguments(node)
+        if argument not in taken_arguments(node, classes)
     ]
     assert not wrong

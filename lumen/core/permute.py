@@ -21,28 +21,28 @@ _ROUNDS = 8  # even
 _BLOCK = 1 << 16  # positions computed at once: bounds the memory of a long slice's intermediate arrays
 
 Integers = NDArray[np.int64]
-_Words = NDArray[np.uint64]
+Words = NDArray[np.uint64]
 
 _U = np.uint64
 _MIX_1, _MIX_2 = _U(0xBF58476D1CE4E5B9), _U(0x94D049BB133111EB)  # splitmix64 (Steele, Lea, Flood, 2014)
 
 
-def _mix(words: _Words) -> _Words:
+def _mix(words: Words) -> Words:
     """The finaliser of splitmix64: every bit of a word depends on all of its bits."""
     words = (words ^ (words >> _U(30))) * _MIX_1
     words = (words ^ (words >> _U(27))) * _MIX_2
-    mixed: _Words = words ^ (words >> _U(31))
+    mixed: Words = words ^ (words >> _U(31))
     return mixed
 
 
-def _scaled(words: _Words, size: int) -> _Words:
+def _scaled(words: Words, size: int) -> Words:
     """Words spread over range(size), size <= 2**32, by their upper halves (Lemire, 2019): a product, no division."""
-    scaled: _Words = ((words >> _U(32)) * _U(size)) >> _U(32)
+    scaled: Words = ((words >> _U(32)) * _U(size)) >> _U(32)
     return scaled
 
 
 @attrs.frozen
-class Order:
+class Permutation:
     """A permutation of ``range(n)``, computed where it is asked for.
 
     Args:
@@ -50,10 +50,10 @@ class Order:
         keys: One 64-bit key per round.
 
     Example:
-        >>> shuffled = order(10**12, seed=0, epoch=3)
+        >>> shuffled = permutation(10**12, seed=0, epoch=3)
         >>> len(shuffled[10**11 : 10**11 + 4])
         4
-        >>> sorted(order(5, seed=0, epoch=0)[:].tolist())
+        >>> sorted(permutation(5, seed=0, epoch=0)[:].tolist())
         [0, 1, 2, 3, 4]
     """
 
@@ -67,7 +67,7 @@ class Order:
         """The samples at the positions of a slice with step 1."""
         start, stop, step = part.indices(self.n)
         if step != 1:
-            raise ConfigError("order[a:b:step]", got=step, allowed="a step of 1")
+            raise ConfigError("permutation[a:b:step]", got=step, allowed="a step of 1")
         return self.at(np.arange(start, max(start, stop), dtype=np.int64))
 
     def at(self, positions: Integers) -> Integers:
@@ -83,8 +83,8 @@ class Order:
 
     def _sorted(self) -> Integers:
         cells = np.arange(self.n, dtype=np.uint64)
-        hashes = _mix(_mix(cells + _U(self.keys[0])) ^ _U(self.keys[1]))
-        return np.argsort(hashes, kind="stable").astype(np.int64)
+        words = _mix(_mix(cells + _U(self.keys[0])) ^ _U(self.keys[1]))
+        return np.argsort(words, kind="stable").astype(np.int64)
 
     def _permute(self, positions: Integers) -> Integers:
         cells = self._network(positions.astype(np.uint64))
@@ -94,7 +94,7 @@ class Order:
             outside = outside[cells[outside] >= _U(self.n)]
         return cells.astype(np.int64)
 
-    def _network(self, cells: _Words) -> _Words:
+    def _network(self, cells: Words) -> Words:
         columns = math.isqrt(self.n - 1) + 1
         rows = -(-self.n // columns)
         left, right = cells % _U(columns), cells // _U(columns)
@@ -106,11 +106,11 @@ class Order:
                 left = np.where(left >= _U(size), left - _U(size), left)
                 left, right = right, left
         # after an even number of rounds the halves are where they were
-        joined: _Words = left + right * _U(columns)
+        joined: Words = left + right * _U(columns)
         return joined
 
 
-def order(n: int, seed: int, epoch: int) -> Order:
+def permutation(n: int, seed: int, epoch: int) -> Permutation:
     """The order of an epoch: the same on every rank, platform and numpy version.
 
     Args:
@@ -123,6 +123,22 @@ def order(n: int, seed: int, epoch: int) -> Order:
     """
     for name, value, most in (("n", n, LARGEST), ("seed", seed, None), ("epoch", epoch, None)):
         if value < 0 or (most is not None and value > most):
-            raise ConfigError(f"order({name})", got=value, allowed=f"from 0 to {most}" if most else ">= 0")
+            raise ConfigError(f"permutation({name})", got=value, allowed=f"from 0 to {most}" if most else ">= 0")
     keys = np.random.SeedSequence((seed, epoch)).generate_state(_ROUNDS, np.uint64)
-    return Order(n, tuple(int(key) for key in keys))
+    return Permutation(n, tuple(int(key) for key in keys))
+
+
+def hashes(places: Integers, *key: int) -> Words:
+    """A keyed 64-bit hash of each number: random words that are the same on every platform and in any slice.
+
+    Args:
+        places: int64, any shape.
+        key: Integers >= 0 that choose the hash.
+
+    Example:
+        >>> int(hashes(np.arange(3), 7)[1]) == int(hashes(np.arange(1, 2), 7)[0])
+        True
+    """
+    first, second = np.random.SeedSequence(key).generate_state(2, np.uint64)
+    with np.errstate(over="ignore"):
+        return _mix(_mix(places.astype(np.uint64) + first) ^ second)

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
-from lumen.core.loading import LoaderFacts, LoaderKind, Rebuild, Refuse, plan_loader
+import attrs
+
+from lumen.core.combining import CombinedLoader
+from lumen.core.loading import (
+    Keep,
+    LoaderFacts,
+    LoaderKind,
+    LoaderPolicy,
+    Rebuild,
+    Refuse,
+    Stride,
+    check_batches,
+    plan_loader,
+)
+from lumen.core.orders.base import Order
+from lumen.core.sampling import Tail
 from lumen.core.world import World
 from lumen.errors import DataError
 from lumen.shell.paddle_shim import paddle
-from lumen.shell.sources import OwnOrder, Planned, ReadyBatches, Source
+from lumen.shell.sources.base import Source
+from lumen.shell.sources.combined import Combined
+from lumen.shell.sources.own_order import OwnOrder, stateful_part
+from lumen.shell.sources.planned import Planned
+from lumen.shell.sources.ready import ReadyBatches
+from lumen.shell.sources.streamed import Streamed
+from lumen.shell.streams import is_stateful
+
+_log = logging.getLogger("lumen")
 
 io = paddle.io
 
@@ -36,17 +60,25 @@ def describe(loader: Any) -> LoaderFacts:
 
 
 def _describe_dataloader(loader: Any, name: str) -> LoaderFacts:
-    if isinstance(loader.dataset, io.IterableDataset):
-        return LoaderFacts(kind=LoaderKind.ITERABLE, type_name=name, workers=loader.num_workers)
     sampler = loader.batch_sampler
     own_iteration = type(loader).__iter__ is not io.DataLoader.__iter__
+    if isinstance(loader.dataset, io.IterableDataset) and not own_iteration:
+        return LoaderFacts(
+            kind=LoaderKind.ITERABLE,
+            type_name=name,
+            length=_length(loader.dataset),
+            batch_size=None if sampler is None else sampler.batch_size,
+            drop_last=bool(loader.drop_last),
+            stateful=is_stateful(loader.dataset),
+        )
+    order = getattr(sampler, "order", None)
     distributed = type(sampler) is io.DistributedBatchSampler
     inner = getattr(sampler, "sampler", None)
     standard = type(sampler) is io.BatchSampler and (
         type(inner) is io.SequenceSampler
         or (type(inner) is io.RandomSampler and not _draws_otherwise(inner, loader.dataset))
     )
-    own_sampler = sampler is not None and not distributed and not standard
+    own_sampler = sampler is not None and not distributed and not standard and not isinstance(order, Order)
     return LoaderFacts(
         kind=LoaderKind.SUBCLASS if own_iteration else LoaderKind.MAP,
         type_name=name,
@@ -54,10 +86,22 @@ def _describe_dataloader(loader: Any, name: str) -> LoaderFacts:
         batch_size=None if sampler is None else getattr(sampler, "batch_size", None),
         shuffle=bool(sampler.shuffle) if distributed else type(inner) is io.RandomSampler,
         drop_last=bool(getattr(sampler, "drop_last", False)),
+        order=order if isinstance(order, Order) and not own_iteration else None,
         own_sampler=own_sampler or own_iteration,
+        stateful=stateful_part(sampler) is not None,
+        ranks=_ranks(sampler, inner) if own_sampler else None,
         batches=_length(loader) if own_iteration else _length(sampler) if own_sampler else None,
-        workers=loader.num_workers,
     )
+
+
+def _ranks(*samplers: Any) -> int | None:
+    """To how many ranks a sampler deals by itself, if it says so by one of the usual names."""
+    for sampler in samplers:
+        for name in ("nranks", "num_replicas"):
+            value = getattr(sampler, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+    return None
 
 
 def _draws_otherwise(sampler: Any, dataset: Any) -> bool:
@@ -72,32 +116,114 @@ def _draws_otherwise(sampler: Any, dataset: Any) -> bool:
 def _length(sized: Any) -> int | None:
     try:
         return len(sized)
-    except (TypeError, ValueError, NotImplementedError, AttributeError):
+    except (TypeError, ValueError, NotImplementedError, AttributeError, RuntimeError):
         return None
 
 
-def open_source(loader: Any, world: World, *, training: bool, seed: int, name: str, distribute: bool = True) -> Source:
-    """The batches of a loader for this rank.
+def plan_for(loader: Any, world: World, policy: LoaderPolicy, name: str) -> tuple[LoaderFacts, Rebuild | Stride | Keep]:
+    """What is done with a loader; nothing is opened yet.
 
     Args:
-        loader: What the user gave; it is not changed, and its dataset is not copied.
+        loader: What the user gave.
         world: The ranks.
-        training: Every rank takes equally many batches; else every sample is seen once.
-        seed: Of the shuffled order and of the workers.
+        policy: What the run wants of it.
         name: The argument that an error names.
-        distribute: Deal the data to the ranks.
 
     Raises:
         DataError: The loader cannot be used.
     """
     facts = describe(loader)
-    plan = plan_loader(facts, world, training=training, seed=seed, distribute=distribute)
+    plan = plan_loader(facts, world, policy)
     if isinstance(plan, Refuse):
         raise DataError(name, got=plan.got, do=plan.reason)
-    seen = world if distribute else World.single()
+    return facts, plan
+
+
+def open_source(loader: Any, world: World, policy: LoaderPolicy, name: str) -> Source:
+    """The batches of a loader for this rank.
+
+    Args:
+        loader: What the user gave; it is not changed, and its dataset is not copied.
+        world: The ranks.
+        policy: What the run wants of it.
+        name: The argument that an error names.
+
+    Raises:
+        DataError: The loader cannot be used.
+        ConfigError: An order does not fit the dataset.
+    """
+    facts, plan = plan_for(loader, world, policy, name)
     if isinstance(plan, Rebuild):
-        return Planned(loader, plan, seen, rank=world.rank, unbatched=facts.batch_size is None)
+        return _planned(loader, facts, plan, world, name)
+    if plan.loses and policy.training and world.rank == 0:
+        _log.warning("%s (%s): %s.", name, facts.type_name, plan.loses)
+    fill = policy.training and policy.distribute
+    if facts.kind is LoaderKind.ITERABLE:
+        tail = Tail.KEEP if not policy.training else Tail.DROP if facts.drop_last else Tail.PAD
+        return Streamed(loader, plan, world, seed=policy.seed, tail=tail, samples=facts.length)
     if facts.kind is LoaderKind.MAP:
-        return OwnOrder(loader, plan, seen, seed=seed, training=training, batches=facts.batches)
+        return OwnOrder(loader, plan, world, seed=policy.seed, fill=fill, announced=facts.batches)
     batches = facts.length if facts.batches is None else facts.batches
-    return ReadyBatches(loader, plan, seen, training=training, batches=batches)
+    return ReadyBatches(loader, plan, world, seed=policy.seed, fill=fill, announced=batches)
+
+
+def _planned(loader: Any, facts: LoaderFacts, plan: Rebuild, world: World, name: str) -> Source:
+    seen = world if plan.split else World.single()
+    config = attrs.evolve(plan.config, order=plan.config.order.bind(loader.dataset))
+    source = Planned(
+        loader,
+        attrs.evolve(plan, config=config),
+        seen,
+        rank=world.rank,
+        unbatched=facts.batch_size is None,
+    )
+    refused = check_batches(config, seen, source.batches or 0) if config.tail is not Tail.KEEP else None
+    if refused is not None:
+        raise DataError(name, got=refused.got, do=refused.reason)
+    return source
+
+
+def combine(loaders: Any) -> CombinedLoader | None:
+    """Several loaders as one, if that is what the user gave.
+
+    Args:
+        loaders: A `CombinedLoader`, a dict, or a list of DataLoaders; a list of anything else is a list of batches.
+    """
+    if isinstance(loaders, CombinedLoader):
+        return loaders
+    several = isinstance(loaders, dict) or (
+        isinstance(loaders, (list, tuple)) and all(isinstance(one, io.DataLoader) for one in loaders)
+    )
+    return CombinedLoader(loaders) if several and loaders else None
+
+
+def each_loader(loaders: Any, name: str) -> list[tuple[Any, str]]:
+    """The loaders that the user gave, each with what errors call it.
+
+    Args:
+        loaders: One, or several.
+        name: The argument.
+    """
+    combined = combine(loaders)
+    if combined is None:
+        return [(loaders, name)]
+    keys = map(repr, combined.loaders) if isinstance(combined.loaders, dict) else combined.names
+    return [(one, f"{name}[{key}]") for one, key in zip(combined.each, keys, strict=True)]
+
+
+def open_training(loaders: Any, world: World, policy: LoaderPolicy, name: str) -> Source:
+    """The batches of one or several training loaders for this rank.
+
+    Args:
+        loaders: What the user gave.
+        world: The ranks.
+        policy: What the run wants of each.
+        name: The argument that an error names.
+
+    Raises:
+        DataError: A loader cannot be used.
+        ConfigError: An order does not fit its dataset.
+    """
+    combined = combine(loaders)
+    sources = [open_source(loader, world, policy, named) for loader, named in each_loader(loaders, name)]
+    return sources[0] if combined is None else Combined(combined, sources)

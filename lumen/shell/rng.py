@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,19 +47,7 @@ class Streams:
 
     def capture(self) -> dict[str, Any]:
         """The states of all three, as plain data and arrays."""
-        kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
-        version, words, gauss_next = random.getstate()
-        return {
-            "numpy": {
-                "kind": str(kind),
-                "keys": np.asarray(keys, dtype="uint32"),
-                "position": int(position),
-                "has_gauss": int(has_gauss),
-                "gauss": float(gauss),
-            },
-            "python": {"version": version, "words": np.asarray(words, dtype="uint64"), "gauss_next": gauss_next},
-            "paddle": [] if self.per_batch else [_plain(state) for state in paddle_states()],
-        }
+        return capture_host() | {"paddle": [] if self.per_batch else [_plain(state) for state in paddle_states()]}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Sets all three to states that `capture` gave, on this Paddle and kind of device.
@@ -67,10 +55,8 @@ class Streams:
         Raises:
             CheckpointError: The states are another Paddle's or another kind of device's.
         """
-        numpy, python = saved["numpy"], saved["python"]
         states = [] if self.per_batch else self._paddle_states(saved["paddle"])
-        np.random.set_state((numpy["kind"], numpy["keys"], numpy["position"], numpy["has_gauss"], numpy["gauss"]))
-        random.setstate((python["version"], tuple(int(word) for word in python["words"]), python["gauss_next"]))
+        restore_host(saved)
         if states:
             set_paddle_states(states)
 
@@ -88,13 +74,86 @@ class Streams:
     @contextlib.contextmanager
     def isolated(self) -> Iterator[None]:
         """Sets all three generators back afterwards, whatever happened inside."""
-        numpy, python, device = np.random.get_state(), random.getstate(), paddle_states()
+        device = paddle_states()
         try:
-            yield
+            with host_isolated():
+                yield
         finally:
-            np.random.set_state(numpy)
-            random.setstate(python)
             set_paddle_states(device)
+
+
+def capture_host() -> dict[str, Any]:
+    """The states of numpy's and Python's global generators, as plain data and arrays."""
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    version, words, gauss_next = random.getstate()
+    return {
+        "numpy": {
+            "kind": str(kind),
+            "keys": np.asarray(keys, dtype="uint32"),
+            "position": int(position),
+            "has_gauss": int(has_gauss),
+            "gauss": float(gauss),
+        },
+        "python": {"version": version, "words": np.asarray(words, dtype="uint64"), "gauss_next": gauss_next},
+    }
+
+
+def restore_host(saved: Mapping[str, Any]) -> None:
+    """Sets numpy's and Python's global generators to states that `capture_host` gave.
+
+    Args:
+        saved: The states.
+    """
+    numpy, python = saved["numpy"], saved["python"]
+    np.random.set_state((numpy["kind"], numpy["keys"], numpy["position"], numpy["has_gauss"], numpy["gauss"]))
+    random.setstate((python["version"], tuple(int(word) for word in python["words"]), python["gauss_next"]))
+
+
+def seed_host(key: int) -> None:
+    """Seeds numpy's and Python's global generators.
+
+    Args:
+        key: From 0 to 2**32 - 1.
+    """
+    np.random.seed(key)
+    random.seed(key)
+
+
+@contextlib.contextmanager
+def host_isolated() -> Iterator[None]:
+    """Sets numpy's and Python's global generators back afterwards, whatever happened inside."""
+    numpy, python = np.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        np.random.set_state(numpy)
+        random.setstate(python)
+
+
+def seeded(values: Iterable[Any], key: int) -> Iterator[Any]:
+    """What an iterable gives when numpy's and Python's global generators are its own, seeded by a key.
+
+    Args:
+        values: It is asked for its iterator under those generators too.
+        key: From 0 to 2**32 - 1.
+    """
+    outside = np.random.get_state(), random.getstate()
+    seed_host(key)
+    iterator = None
+    while True:
+        try:
+            iterator = iter(values) if iterator is None else iterator
+            value = next(iterator)
+        except StopIteration:
+            return
+        finally:
+            inside = np.random.get_state(), random.getstate()
+            np.random.set_state(outside[0])
+            random.setstate(outside[1])
+        yield value
+        outside = np.random.get_state(), random.getstate()
+        np.random.set_state(inside[0])
+        random.setstate(inside[1])
 
 
 def paddle_states() -> list[Any]:

@@ -20,7 +20,8 @@ from lumen.shell.optimizers import OptimizerSetup, optimizer_parameters
 from lumen.shell.paddle_shim import gpu_count, paddle
 from lumen.shell.precision import Precision, clipper
 from lumen.shell.rng import Streams
-from lumen.shell.sources import Source
+from lumen.shell.sources.base import Source, Span, least
+from lumen.shell.train_data import TrainData
 from lumen.shell.transfer import to_device
 
 _NOTHING = contextlib.nullcontext()
@@ -62,7 +63,7 @@ class PaddleRuntime:
         self.setup: OptimizerSetup | None = None
         self.eval_sources: Sequence[tuple[Source, int | None]] = ()
         self.sanity_limit = -1
-        self._train: tuple[Source, int | None] | None = None
+        self._train: TrainData | None = None
         self._layer: Any = None
         self._evaluation = contextlib.ExitStack()
         self._eval_step: Callable[..., Any] = lambda *_: None
@@ -102,7 +103,7 @@ class PaddleRuntime:
         self.setup = setup
         self._optimizer = setup.optimizer
         self._clip = clipper(clip.value, clip.algorithm) if clip is not None else None
-        self._train = (source, limit)
+        self._train = TrainData(source, limit, self.world, self.gather)
         self._takes_index = call_style(self.module, "training_step", optional=("batch_idx",)) > 1
         if self.world.size > 1:
             self._layer = wrap_once(self.module, StepLayer)
@@ -115,45 +116,27 @@ class PaddleRuntime:
     # -- data -------------------------------------------------------------------------------------------------------
 
     def train_length(self, progress: Progress) -> int | None:
-        """Batches of the present epoch."""
-        source, limit = self._training()
-        left = source.left(progress.epoch, progress.consumed, progress.batch)
-        length = None if left is None else progress.batch + left
-        return length if limit is None else limit if length is None else min(limit, length)
+        """Batches of the present epoch, as all ranks agree on them."""
+        return self.train_data.length(progress)
 
     def train_batches(self, progress: Progress) -> Generator[Fetched, None, None]:
         """What is left of the present epoch."""
-        source, limit = self._training()
-        epoch, streams, place = progress.epoch, self.streams, self._place
         if progress.batch == 0:
-            streams.begin_epoch(epoch)
-        before = (lambda batch: streams.begin_batch(epoch, batch)) if streams.per_batch else None
-        fetched = source.epoch(
-            epoch, consumed=progress.consumed, batch=progress.batch, limit=limit, before_fetch=before
-        )
-        for batch, samples, last in fetched:
-            yield to_device(batch, place), samples, last
+            self.streams.begin_epoch(progress.epoch)
+        for batch, samples, last in self.train_data.batches(progress, self.streams):
+            yield to_device(batch, self._place), samples, last
 
     def eval_batches(self, stage: Stage, loader: int) -> Iterator[Fetched]:
         """The batches of one evaluation loader."""
         source, limit = self.eval_sources[loader]
         if stage is Stage.SANITY and self.sanity_limit >= 0:
-            limit = self.sanity_limit if limit is None else min(limit, self.sanity_limit)
-        for batch, samples, last in source.epoch(0, limit=limit):
+            limit = least(limit, self.sanity_limit)
+        for batch, samples, last in source.epoch(Span(limit=limit)):
             yield to_device(batch, self._place), samples, last
 
-    def data_facts(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the training data, to be compared on resume."""
-        if self._train is None:
-            return {"length": None, "batch_size": None, "order": None}
-        config = self._train[0].config
-        return {
-            "length": config.length if config is not None else None,
-            "batch_size": config.batch_size if config is not None else None,
-            "order": type(config.order).__name__ if config is not None else None,
-        }
-
-    def _training(self) -> tuple[Source, int | None]:
+    @property
+    def train_data(self) -> TrainData:
+        """The training data; there are some once `prepare_training` was called."""
         if self._train is None:
             raise RuntimeError("prepare_training comes first")
         return self._train

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from lumen.callbacks.base import Callback
 from lumen.core.arguments import Arguments
 from lumen.core.devices import plan_devices
+from lumen.core.orders.base import Order, check_order
 from lumen.errors import ConfigError, did_you_mean
 from lumen.loggers.base import Logger
 from lumen.loop.evaluating import evaluate
@@ -61,6 +62,8 @@ class Trainer(RunView):
         use_distributed_sampler: Deal the samples of map-style loaders to the ranks.
         seed: Seed of the order of samples and of all random numbers in training. Default: drawn from numpy's global
             generator when a fit starts, so that `lumen.seed_everything` decides it.
+        sampler: The order of the training samples, such as `lumen.data.Bucketed("length")`, for a DataLoader that has
+            none of its own. Default: as its `shuffle` says.
 
     Raises:
         ConfigError: An argument is unknown, wrong, or contradicts another.
@@ -100,6 +103,7 @@ class Trainer(RunView):
         deterministic: bool | None = None,
         use_distributed_sampler: bool = True,
         seed: int | None = None,
+        sampler: Order | None = None,
         **unknown: NoReturn,
     ) -> None:
         super().__init__()
@@ -129,6 +133,9 @@ class Trainer(RunView):
         )
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63):
             raise ConfigError("seed", got=seed, allowed="an int from 0 to 2**63 - 1, or None")
+        if sampler is not None:
+            check_order(sampler, "sampler")
+        self.sampler = sampler
         self.given_seed = seed
         self.seed = seed
         self.device_plan = plan_devices(accelerator, devices, gpus=gpu_count())

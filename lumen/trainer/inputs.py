@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from lumen.core.loading import LoaderPolicy
 from lumen.core.world import World
 from lumen.errors import ConfigError, DataError
 from lumen.loop.runtime import Stage
 from lumen.shell.cluster import Cluster
-from lumen.shell.loaders import open_source
-from lumen.shell.paddle_shim import paddle
-from lumen.shell.sources import Source
+from lumen.shell.loaders import each_loader, open_source, open_training, plan_for
+from lumen.shell.sources.base import Source
 
 if TYPE_CHECKING:
     from lumen.datamodule import DataModule
@@ -42,12 +43,12 @@ class Inputs:
         """The word in the names of arguments: "train", "val", "test" or "predict"."""
         return _WORDS[self.stage]
 
-    def check(self, size: int, *, distribute: bool) -> None:
+    def check(self, size: int, policy: LoaderPolicy) -> None:
         """Refuses what cannot be run on, before anything is connected or started.
 
         Args:
             size: Ranks that there will be.
-            distribute: Whether the samples are dealt to them.
+            policy: What the run wants of its training loaders.
 
         Raises:
             ConfigError: Loaders and a datamodule.
@@ -63,10 +64,18 @@ class Inputs:
         if self.main is None:
             raise DataError(name, got="None", do=f"Pass a loader to trainer.{self.stage.value}, or a datamodule.")
         world = World(size=size, rank=0, local_size=size, local_rank=0, node=0)
-        train, evaluation = self.open(world, seed=0, distribute=distribute)
-        for source in [train, *evaluation]:
-            if source is not None:
-                source.close()
+        for loader, named, wanted in self._loaders(self.main, self.validation, policy):
+            plan_for(loader, world, wanted, named)
+
+    def _loaders(self, main: Any, validation: Any, policy: LoaderPolicy) -> Iterator[tuple[Any, str, LoaderPolicy]]:
+        """Each loader, what errors call it, and what the run wants of it."""
+        evaluate = attrs.evolve(policy, training=False, order=None)
+        if self.stage is not Stage.FIT:
+            yield from ((*one, evaluate) for one in each_loader(main, f"{self.stage.value} dataloaders"))
+            return
+        yield from ((*one, policy) for one in each_loader(main, "train_dataloaders"))
+        if validation is not None:
+            yield from ((*one, evaluate) for one in each_loader(validation, "val_dataloaders"))
 
     def prepare(self, trainer: Trainer, cluster: Cluster) -> None:
         """Lets the datamodule prepare its data, on one rank of each node, and make its datasets, on every rank."""
@@ -79,36 +88,25 @@ class Inputs:
         cluster.wait("prepare_data")
         data.setup(self.stage.value)
 
-    def open(self, world: World, *, seed: int, distribute: bool) -> tuple[Source | None, list[Source]]:
+    def open(self, world: World, policy: LoaderPolicy) -> tuple[Source | None, list[Source]]:
         """The training source of a fit, and the sources to evaluate.
 
         Args:
             world: The ranks.
-            seed: Of the shuffled order.
-            distribute: Whether the samples are dealt to the ranks.
+            policy: What the run wants of its training loaders.
 
         Raises:
             DataError: A loader is missing or cannot be used.
+            ConfigError: An order does not fit its dataset.
         """
         main, validation = (self.main, self.validation) if self.datamodule is None else self._made(self.datamodule)
-
-        def source(loader: Any, name: str, training: bool) -> Source:
-            return open_source(loader, world, training=training, seed=seed, name=name, distribute=distribute)
-
-        def several(loaders: Any, name: str) -> list[Source]:
-            # a list of batches is one loader
-            if (
-                isinstance(loaders, (list, tuple))
-                and loaders
-                and all(isinstance(x, paddle.io.DataLoader) for x in loaders)
-            ):
-                return [source(one, f"{name}[{i}]", False) for i, one in enumerate(loaders)]
-            return [source(loaders, name, False)]
-
-        if self.stage is not Stage.FIT:
-            return None, several(main, f"{self.stage.value} dataloaders")
-        train = source(main, "train_dataloaders", True)
-        return train, several(validation, "val_dataloaders") if validation is not None else []
+        train = open_training(main, world, policy, "train_dataloaders") if self.stage is Stage.FIT else None
+        evaluation = [
+            open_source(loader, world, wanted, named)
+            for loader, named, wanted in self._loaders(main, validation, policy)
+            if not wanted.training
+        ]
+        return train, evaluation
 
     def _made(self, data: DataModule) -> tuple[Any, Any]:
         main = getattr(data, f"{self.word}_dataloader")()

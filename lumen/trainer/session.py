@@ -9,9 +9,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import attrs
+
 from lumen.callbacks.base import dispatch_table
 from lumen.callbacks.model_checkpoint import ModelCheckpoint
 from lumen.core.cadence import Every
+from lumen.core.loading import LoaderPolicy
 from lumen.core.planning import resume
 from lumen.core.policy import Policy
 from lumen.core.progress import TrainState
@@ -29,7 +32,7 @@ from lumen.shell.paddle_shim import paddle
 from lumen.shell.precision import Precision
 from lumen.shell.rng import Streams
 from lumen.shell.runtime import PaddleRuntime
-from lumen.shell.sources import Source
+from lumen.shell.sources.base import Source, least
 from lumen.trainer.checks import check_method, check_module
 from lumen.trainer.inputs import Inputs
 from lumen.trainer.snapshot import find_checkpoint, restore_fit, restore_weights, saved_state
@@ -96,9 +99,11 @@ class Session:
 
     def _open(self) -> Run:
         trainer, stage, inputs = self._trainer, self._stage, self._inputs
-        distribute = trainer.arguments.use_distributed_sampler
+        wanted = LoaderPolicy(
+            training=True, distribute=trainer.arguments.use_distributed_sampler, order=trainer.sampler
+        )
         module = check_module(self._given if self._given is not None else trainer.module, stage, inputs.validation)
-        inputs.check(len(trainer.device_plan.ids) * trainer.arguments.num_nodes, distribute=distribute)
+        inputs.check(len(trainer.device_plan.ids) * trainer.arguments.num_nodes, wanted)
         cluster = trainer.cluster = self._connect()
         trainer.module, module._trainer = module, trainer
         inputs.prepare(trainer, cluster)
@@ -115,7 +120,7 @@ class Session:
             self._logged_beside = os.path.join(folder, "checkpoints") if isinstance(folder, str) else None
         if trainer.device_plan.kind == "gpu":
             module.to(device=paddle.get_device())
-        train, evaluation = inputs.open(cluster.world, seed=trainer.seed or 0, distribute=distribute)
+        train, evaluation = inputs.open(cluster.world, attrs.evolve(wanted, seed=trainer.seed or 0))
         self._sources = [*([train] if train is not None else []), *evaluation]
         runtime = self._runtime(cluster, module, evaluation)
         if train is None:
@@ -179,7 +184,7 @@ class Session:
             check_method(module, "validation_step", self._stage)
         runtime.eval_sources = used
         runtime.sanity_limit = trainer.arguments.num_sanity_val_steps
-        trainer.num_val_batches = [_least(source.batches, limit) for source, limit in used]
+        trainer.num_val_batches = [least(source.batches, limit) for source, limit in used]
         return runtime
 
     # -- fit --------------------------------------------------------------------------------------------------------
@@ -189,7 +194,7 @@ class Session:
         limit = trainer.arguments.limit("train", source.batches)
         if limit == 0:
             raise ConfigError("limit_train_batches", got=0, do="Use max_epochs=0 for a fit that trains nothing.")
-        batches = trainer.num_training_batches = _least(source.batches, limit)
+        batches = trainer.num_training_batches = least(source.batches, limit)
         setup = read_optimizers(runtime.module.configure_optimizers(), runtime.module)
         trainer.optimizers = [setup.optimizer]
         trainer.lr_schedulers = [setup.scheduler] if setup.scheduler is not None else []
@@ -273,9 +278,3 @@ def _attempt(call: Callable[..., object], *args: object) -> Exception | None:
         _log.exception("An error while a run was closing")
         return error
     return None
-
-
-def _least(batches: int | None, limit: int | None) -> int | None:
-    if batches is None or limit is None:
-        return limit if batches is None else batches
-    return min(batches, limit)

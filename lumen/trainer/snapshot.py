@@ -50,13 +50,20 @@ def write_checkpoint(trainer: RunView, run: Run, path: str | os.PathLike[str]) -
         )
     table = merge_tables(runtime.gather("checkpoint", run.logbook.epoch_table() if run.progress.batch else {}))
     streams = runtime.gather("random states", runtime.streams.capture())
+    places = runtime.gather("places in the data", runtime.train_data.source.state())
     extra: dict[str, Any] = {}
     run.fire("on_save_checkpoint", extra)
     states = {key: dict(callback.state_dict()) for key, callback in keyed(trainer.callbacks)}
     target = os.fspath(path)
     if trainer.is_global_zero:
         sections = _sections(trainer, run, runtime, module)
-        sections |= {"callbacks": states, "extra": extra, "rng": streams, "logbook": _table_record(table)}
+        sections |= {
+            "callbacks": states,
+            "extra": extra,
+            "rng": streams,
+            "logbook": _table_record(table),
+            "places": places,
+        }
         checkpoint_io.write(target, sections, manifest=_manifest(run) | {"log_dir": trainer.log_dir})
     runtime.cluster.wait(f"checkpoint:{target}")
     return target
@@ -73,7 +80,7 @@ def _sections(trainer: RunView, run: Run, runtime: PaddleRuntime, module: Module
         "hparams": _plain(module.hparams),
         "metrics": dict(run.logbook.callback),
         "evaluated": dict(run.logbook.evaluated),
-        "data": runtime.data_facts(),
+        "data": runtime.train_data.source.facts(),
     }
     setup = runtime.setup
     if setup is not None:
@@ -173,6 +180,7 @@ def restore_fit(checkpoint: checkpoint_io.Checkpoint, trainer: RunView, run: Run
         state = sections["callbacks"].get(key)
         if state:
             callback.load_state_dict(state)
+    runtime.train_data.restore(sections.get("places", []), run.progress)
     world, streams = runtime.world, sections["rng"]
     if run.progress.batch and world.rank < len(streams):
         runtime.streams.restore(streams[world.rank])
@@ -196,18 +204,22 @@ def _check_sections(checkpoint: checkpoint_io.Checkpoint, runtime: PaddleRuntime
             allowed="the same as configure_optimizers now returns",
             do="Return the optimizer and scheduler that the run was saved with.",
         )
-    saved, now = sections.get("data", {}), runtime.data_facts()
-    if saved.get("length") != now["length"]:
+    saved, now = sections.get("data", {}), runtime.train_data.source.facts()
+    inside = bool(saved_state(checkpoint).progress.batch)
+    other = saved.get("length") != now["length"]
+    if other and not inside:
+        _log.warning("The run was saved with %s samples; it goes on with %s.", saved.get("length"), now["length"])
+    if other and inside:
         raise CheckpointError(
             name,
-            got=f"a training set of {saved.get('length')} samples; now it has {now['length']}",
-            do="Go on with the data that the run was started with.",
+            got=f"an epoch begun with {saved.get('length')} samples; now there are {now['length']}",
+            do="Go on with the data that the epoch was begun with, or from a checkpoint at an epoch's end.",
         )
-    if saved_state(checkpoint).progress.batch and saved.get("order") != now["order"]:
+    if inside and saved.get("order") != now["order"]:
         raise CheckpointError(
             name,
-            got=f"an epoch begun in {saved.get('order')} order; now it is {now['order']}",
-            do="Go on with the same shuffle=, or from a checkpoint at an epoch's end.",
+            got=f"an epoch begun in the order {saved.get('order')}; now it is {now['order']}",
+            do="Go on with the same order, or from a checkpoint at an epoch's end.",
         )
 
 

@@ -136,11 +136,17 @@ def test_another_model_is_refused_and_left_untouched(tmp_path: Path) -> None:
     assert digest(other) == before
 
 
-def test_other_data_is_refused(tmp_path: Path) -> None:
-    trainer = quiet(tmp_path, max_epochs=1)
-    trainer.fit(Classifier(), loader(8))
-    with pytest.raises(CheckpointError, match="8 samples; now it has 12"):
-        quiet(tmp_path, max_epochs=2).fit(Classifier(), loader(12), ckpt_path="last")
+def test_other_data_is_refused_inside_an_epoch_and_told_at_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    quiet(tmp_path / "inside", max_steps=1).fit(Classifier(), loader(8))
+    with pytest.raises(CheckpointError, match="begun with 8 samples; now there are 12"):
+        quiet(tmp_path / "inside", max_epochs=2).fit(Classifier(), loader(12), ckpt_path="last")
+    quiet(tmp_path / "end", max_epochs=1).fit(Classifier(), loader(8))
+    trainer = quiet(tmp_path / "end", max_epochs=2)
+    trainer.fit(Classifier(), loader(12), ckpt_path="last")
+    assert trainer.global_step == 2 + 3
+    assert "saved with 8 samples; it goes on with 12" in caplog.text
 
 
 def test_the_log_of_a_resumed_run_goes_on_in_the_same_file(tmp_path: Path) -> None:

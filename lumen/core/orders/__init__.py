@@ -1,0 +1,1 @@
+"""Orders: which samples an epoch takes and in what order, as values."""

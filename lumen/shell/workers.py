@@ -1,0 +1,220 @@
+"""Workers: the user's worker processes, doing what lumen asks of them."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+
+from lumen.errors import DataError
+from lumen.shell.fetching import note
+from lumen.shell.paddle_shim import paddle
+from lumen.shell.transfer import is_array, map_leaves
+
+_KEPT = (
+    "use_shared_memory",
+    "timeout",
+    "worker_init_fn",
+    "prefetch_factor",
+    "use_buffer_reader",
+    "reader_buffer_size",
+    "places",
+)
+
+
+_GRACE = 2.0  # seconds that a worker gets to end by itself
+
+
+class Work(Protocol):
+    """What a worker does for each batch."""
+
+    def in_worker(self, epoch: int, number: int, order: Any) -> Any:
+        """Makes a batch, in a worker process.
+
+        Args:
+            epoch: The epoch.
+            number: Of the batch in the epoch.
+            order: What the batch is to be made of.
+        """
+
+
+class Opaque:
+    """A value that travels as it is: nothing in it is made a tensor.
+
+    Args:
+        value: The value.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Failure:
+    """An error of a worker, on its way to the main process."""
+
+    def __init__(self, error: Exception) -> None:
+        self.text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        self.error: Exception | None = error
+
+    def __getstate__(self) -> dict[str, Any]:
+        from multiprocessing import reduction  # what sends it
+
+        try:
+            reduction.ForkingPickler.dumps(self.error)
+        except Exception:  # noqa: BLE001 - whatever pickling a user's exception raises
+            return {"text": self.text, "error": None}
+        return {"text": self.text, "error": self.error}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.text, self.error = state["text"], state["error"]
+
+    def throw(self) -> None:
+        """Raises the worker's error, with the traceback that it had there as a note."""
+        if self.error is None:
+            raise DataError("a dataset in a worker", got="an error that cannot be sent", do=self.text)
+        note(self.error, f"lumen: in a worker process:\n{self.text.rstrip()}")
+        raise self.error
+
+
+class _Tickets:
+    """What Paddle takes for a batch sampler: it hands out one ticket a batch, and never raises."""
+
+    def __init__(self) -> None:
+        self.orders: Iterator[Any] = iter(())
+        self.epoch = self.first = self.count = 0
+
+    def __iter__(self) -> Iterator[list[tuple[int, int, Any]]]:
+        for number, order in enumerate(self.orders, start=self.first):
+            yield [(self.epoch, number, order)]
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class _Batches(paddle.io.Dataset):
+    """A dataset whose items are whole batches; a worker gives an error back as an item."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__()
+        self.work = work
+
+    def __getitem__(self, ticket: tuple[int, int, Any]) -> Any:
+        try:
+            return _pack(self.work.in_worker(*ticket))
+        except Exception as error:  # noqa: BLE001 - it is raised in the main process
+            return _pack(_Failure(error))
+
+
+def _only(items: list[Any]) -> Any:
+    """Collation of one ready batch."""
+    return items[0]
+
+
+@attrs.frozen
+class _Slot:
+    """Where an array stands in a batch whose arrays travel beside it."""
+
+    index: int
+
+
+def _pack(batch: Any) -> list[Any]:
+    """A batch as Paddle sends it whole: its arrays, at least one, and behind them the nesting that they stand in.
+
+    Paddle itself makes a list of a namedtuple and loses arrays in objects of attrs classes and dataclasses.
+    """
+    arrays: list[Any] = []
+
+    def taken(leaf: Any) -> _Slot:
+        arrays.append(leaf)
+        return _Slot(len(arrays) - 1)
+
+    nesting = map_leaves(batch, is_array, taken)
+    return [*(arrays or [np.zeros(1, "float32")]), Opaque(nesting)]
+
+
+def _unpack(sent: list[Any]) -> Any:
+    """The batch that `_pack` took apart."""
+    *arrays, nesting = sent
+    return map_leaves(nesting.value, lambda value: isinstance(value, _Slot), lambda slot: arrays[slot.index])
+
+
+def open_pool(loader: Any, work: Work) -> WorkerPool | None:
+    """The workers that the user's loader asks for; None for none.
+
+    Args:
+        loader: The user's DataLoader.
+        work: What they do.
+    """
+    return WorkerPool(loader, work) if loader.num_workers else None
+
+
+class WorkerPool:
+    """The user's worker processes, reading the batches that lumen asks for.
+
+    Args:
+        loader: The user's DataLoader, whose settings are kept.
+        work: Makes the batches.
+    """
+
+    def __init__(self, loader: Any, work: Work) -> None:
+        self._tickets = _Tickets()
+        settings = {name: getattr(loader, name) for name in _KEPT if hasattr(loader, name)}
+        self._loader = paddle.io.DataLoader(
+            _Batches(work),
+            batch_sampler=self._tickets,
+            collate_fn=_only,
+            num_workers=loader.num_workers,
+            persistent_workers=loader._persistent_workers,
+            return_list=True,
+            **settings,
+        )
+        self._reading: Any = None
+
+    def batches(self, orders: Iterator[Any], epoch: int, first: int, count: int | None) -> Iterator[Any]:
+        """What the workers make of some orders, in their order.
+
+        Args:
+            orders: One for each batch: what `Work.in_worker` is given.
+            epoch: The epoch.
+            first: Number of the first batch in the epoch.
+            count: How many there are; None: not known.
+        """
+        tickets = self._tickets
+        tickets.orders, tickets.epoch, tickets.first = orders, epoch, first
+        tickets.count = count if count is not None else sys.maxsize
+        state = np.random.get_state()
+        # garbage of this process must not be collected in the workers: the destructor of a reader of Paddle's waits
+        # there for a thread that the fork did not copy, for ever (seen on 3.3.1)
+        gc.freeze()
+        try:
+            reading = self._reading = iter(self._loader)
+        finally:
+            gc.unfreeze()
+            np.random.set_state(state)  # Paddle draws a seed for its workers: the run's own must not move by it
+        finished = False
+        try:
+            for sent in reading:
+                batch = _unpack(sent)
+                if isinstance(batch, _Failure):
+                    batch.throw()
+                yield batch
+            finished = True
+        finally:
+            if not finished:  # what the workers have read ahead must not turn up in the next epoch
+                self.close()
+
+    def close(self) -> None:
+        """Ends the workers."""
+        reading, self._reading = self._reading, None
+        if reading is not None and hasattr(reading, "_try_shutdown_all"):
+            reading._try_shutdown_all(_GRACE)  # without a limit 2.6.2 was seen to wait for ever
+            for worker in reading._workers:
+                if worker.is_alive():
+                    worker.terminate()
+                    worker.join()
+        self._loader._iterator = None  # else persistent workers that are gone would be asked again
