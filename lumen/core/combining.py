@@ -97,8 +97,6 @@ def epoch_length(mode: Mode, lengths: Sequence[int | None], done: Sequence[bool]
     """
     counts = [0 if over and mode is not Mode.MIN_SIZE else length for length, over in zip(lengths, done, strict=True)]
     known = [count for count in counts if count is not None]
-    if mode is Mode.MIN_SIZE:
-        return min(known) if known else None
     if len(known) < len(counts):
         return None
-    return max(known) if mode is Mode.MAX_SIZE_CYCLE else sum(known)
+    return {Mode.MIN_SIZE: min, Mode.MAX_SIZE_CYCLE: max, Mode.SEQUENTIAL: sum}[mode](known)

@@ -43,7 +43,7 @@ class Fetch:
         self.unbatched = unbatched
         gather = find_gather(self.dataset) if loader.collate_fn is None and not unbatched else None
         self._gather = gather
-        self._several = getattr(self.dataset, "__getitems__", None) if gather is None and not unbatched else None
+        self._several = bulk_method(self.dataset, "__getitems__") if gather is None and not unbatched else None
 
     @property
     def gathers(self) -> bool:
@@ -110,10 +110,20 @@ def find_gather(dataset: Any) -> Gather | None:
     if kind is paddle.io.Subset:
         inner, places = find_gather(dataset.dataset), np.asarray(dataset.indices, dtype=np.int64)
         return None if inner is None else lambda indices: inner(places[indices])
-    for base in kind.__mro__:  # a subclass that changes the samples must not be passed by
-        if "gather" in vars(base):
-            return dataset.gather
-        if "__getitem__" in vars(base):
+    return bulk_method(dataset, "gather")
+
+
+def bulk_method(dataset: Any, name: str) -> Callable[[Any], Any] | None:
+    """The method by which a dataset gives several samples at once; None if it cannot, or one by one gives others.
+
+    Args:
+        dataset: A dataset.
+        name: Of the method.
+    """
+    for base in type(dataset).__mro__:
+        if name in vars(base):
+            return getattr(dataset, name)  # type: ignore[no-any-return]
+        if "__getitem__" in vars(base):  # a subclass that changes the samples must not be passed by
             return None
     return None
 

@@ -44,20 +44,20 @@ class _WorkerInfo:
     until then all workers see the same ones, so that a shuffle before the split is the same in all.
     """
 
-    def __init__(self, real: Any, dataset: Any, key: int) -> None:
-        self._real, self._key = real, key
+    def __init__(self, number: int, count: int, dataset: Any, key: int) -> None:
+        self.number, self._count, self._key = number, count, key
         self.dataset = dataset
         self.looked = False
 
     @property
     def id(self) -> int:
         self._look()
-        return int(self._real.id)
+        return self.number
 
     @property
     def num_workers(self) -> int:
         self._look()
-        return int(self._real.num_workers)
+        return self._count
 
     def _look(self) -> None:
         if not self.looked:
@@ -99,25 +99,25 @@ class StreamReader:
         self._world, self._rank, self._seed, self._tail = world, rank, seed, tail
         self._stateful = is_stateful(loader.dataset)
         self.starts: dict[int, Mapping[str, Any]] = {}
+        self.turns: dict[int, int] = {}
         self._epoch = -1
         self._read: Iterator[tuple[Chunk, dict[str, Any]]] = iter(())
         self._position = 0
         self._stream = WHOLE
 
-    def in_process(self, epoch: int, first: int) -> Iterator[tuple[Any, int, Mapping[str, Any]]]:
+    def in_process(self, epoch: int) -> Iterator[tuple[Any, int, Mapping[str, Any]]]:
         """This rank's batches, each with the samples of all ranks and the place that it leads to.
 
         Args:
             epoch: The epoch.
-            first: Number of the first batch.
         """
-        for number, (chunk, place) in enumerate(self._chunks(epoch, None), start=first):
+        for chunk, place in self._chunks(epoch, None):
             if chunk.samples:
                 with host_isolated():  # one batch is read ahead: the run's own random numbers must not move by it
-                    batch = self._batch(chunk, epoch, number)
+                    batch = self._batch(chunk, epoch)
                 yield batch, chunk.total, {WHOLE: place}
 
-    def in_worker(self, epoch: int, number: int, order: int) -> Any:
+    def in_worker(self, epoch: int, number: int, order: int) -> Any:  # noqa: ARG002 - a protocol's argument
         """One batch; see `lumen.shell.workers.Work`.
 
         Args:
@@ -135,20 +135,24 @@ class StreamReader:
             if self._stream != WHOLE or self._position == order:
                 if not chunk.samples:
                     break
-                return self._batch(chunk, epoch, number), chunk.total, Opaque({self._stream: place})
+                return self._batch(chunk, epoch), chunk.total, Opaque({self._stream: place})
         return Opaque(Ended(self._stream))
 
-    def _batch(self, chunk: Chunk, epoch: int, number: int) -> Any:
-        seed_host(stream_key(self._seed, epoch, self._rank, "worker", number))
+    def _batch(self, chunk: Chunk, epoch: int) -> Any:
+        # by its place, not by the worker or the number of batches before it: the same on a resume
+        place = chunk.position, 0 if self._stream == WHOLE else int(self._stream) + 1
+        seed_host(stream_key(self._seed, epoch, self._rank, "worker", *place))
         return self._collate(chunk.samples[0] if self.unbatched else chunk.samples)
 
     def _chunks(self, epoch: int, real: Any) -> Iterator[tuple[Chunk, dict[str, Any]]]:
         key = stream_key(self._seed, epoch, 0, "worker")
         info = None
         if real is not None:
-            info = _WorkerInfo(
-                real, self._dataset, stream_key(self._seed, epoch, 0, "worker", real.id, real.num_workers)
-            )
+            # the first batch of a resume is that of the worker whose turn it was
+            count = int(real.num_workers)
+            number = (int(real.id) + self.turns.get(epoch, 0)) % count
+            own = stream_key(self._seed, epoch, 0, "worker", number, count)
+            info = _WorkerInfo(number, count, self._dataset, own)
         start = self.starts.get(epoch, {})
         reading = seeded(self._dealt(epoch, info, start), key)
         while True:
@@ -168,7 +172,7 @@ class StreamReader:
     def _dealt(
         self, epoch: int, info: _WorkerInfo | None, start: Mapping[str, Any]
     ) -> Iterator[tuple[Chunk, dict[str, Any]]]:
-        name = WHOLE if info is None or WHOLE in start or not start else str(info._real.id)
+        name = WHOLE if info is None or WHOLE in start or not start else str(info.number)
         saved = start.get(name, {})
         position = int(saved.get("position", 0))
         if self._stateful and "dataset" in saved:
@@ -179,7 +183,7 @@ class StreamReader:
             stream = self._noted(iter(self._dataset), 0, epoch)
             next(itertools.islice(stream, position, position), None)
         first = next(stream, _NOTHING)
-        self._stream = str(info._real.id) if info is not None and info.looked else WHOLE
+        self._stream = str(info.number) if info is not None and info.looked else WHOLE
         if start and self._stream not in start and (self._stream == WHOLE) != (WHOLE in start):
             raise DataError(
                 f"{type(self._dataset).__name__}.__iter__",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,44 +10,16 @@ import attrs
 import numpy as np
 import pytest
 
-from lumen.core.loading import LoaderKind, LoaderPolicy
-from lumen.core.world import World
+from lumen.core.loading import LoaderKind
 from lumen.errors import DataError
-from lumen.shell.loaders import describe, open_source
+from lumen.shell.loaders import describe
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.sources.base import Source, Span
 from lumen.shell.transfer import to_device
+from lumen_tests.shell.datasets import Numbers, flat, opened, rank
 
 io = paddle.io
 N, B = 23, 4
-
-
-class Numbers(io.Dataset):  # type: ignore[misc]
-    """Each item is its index, and a random number as an augmentation."""
-
-    def __init__(self, length: int = N, bad: int = -1) -> None:
-        super().__init__()
-        self.length, self.bad = length, bad
-        self.copies = 0
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        raise AssertionError("the dataset was copied")
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> Any:
-        if index == self.bad:
-            raise KeyError("bad sample")
-        return {"index": index, "random": np.float64(np.random.rand() + random.random())}
-
-
-def rank(size: int, number: int) -> World:
-    return World(size=size, rank=number, local_size=size, local_rank=number, node=0)
-
-
-def opened(loader: Any, world: World | None = None, *, training: bool = True, **options: Any) -> Source:
-    return open_source(loader, world or World.single(), LoaderPolicy(training=training, seed=5, **options), "loader")
 
 
 def indices(source: Source, epoch: int = 0, **options: Any) -> list[list[int]]:
@@ -56,10 +27,6 @@ def indices(source: Source, epoch: int = 0, **options: Any) -> list[list[int]]:
         return [[int(i) for i in batch["index"]] for batch, _, _ in source.epoch(Span(epoch, **options))]
     finally:
         source.close()
-
-
-def flat(batches: list[list[int]]) -> list[int]:
-    return [index for batch in batches for index in batch]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -37,6 +37,7 @@ class Streamed(Source):
         self._workers = open_pool(loader, self._reader)
         self._count = loader.num_workers
         self._places: dict[str, Any] = {}
+        self._turn = 0
         sampler = loader.batch_sampler
         whole = among.size * (1 if sampler is None else sampler.batch_size)
         self.batches = None if samples is None else samples // whole if tail is Tail.DROP else -(-samples // whole)
@@ -50,11 +51,14 @@ class Streamed(Source):
         self._places = dict(self.resumed(span).get("streams", {}))
         if span.batch and not self._places:
             self._places = {WHOLE: {"position": span.consumed}}
+        self._turn = int(self.resumed(span).get("turn", 0))
         self._reader.starts = {span.epoch: dict(self._places)} if span.batch else {}
-        read = self._reader.in_process(span.epoch, span.batch) if self._workers is None else self._from_workers(span)
+        self._reader.turns = {span.epoch: self._turn}
+        read = self._reader.in_process(span.epoch) if self._workers is None else self._from_workers(span)
         batches = told(itertools.islice(read, span.left), span.batch, span.before_fetch)
         for (data, samples, places), last in with_last_of(batches, None):
             self._places |= places
+            self._turn = 0 if WHOLE in places else int(next(iter(places))) + 1
             yield data, samples, last
 
     def _from_workers(self, span: Span) -> Iterator[tuple[Any, int, Mapping[str, Any]]]:
@@ -79,7 +83,7 @@ class Streamed(Source):
 
     def state(self) -> dict[str, Any]:
         """Where each stream stands; see `Source.state`."""
-        return {"streams": self._places, "workers": self._count}
+        return {"streams": self._places, "workers": self._count, "turn": self._turn}
 
     def restore(self, states: Sequence[State], span: Span, rank: int) -> None:
         """See `Source.restore`."""
