@@ -99,4 +99,6 @@ def epoch_length(mode: Mode, lengths: Sequence[int | None], done: Sequence[bool]
     known = [count for count in counts if count is not None]
     if len(known) < len(counts):
         return None
-    return {Mode.MIN_SIZE: min, Mode.MAX_SIZE_CYCLE: max, Mode.SEQUENTIAL: sum}[mode](known)
+    if mode is Mode.SEQUENTIAL:
+        return sum(known)
+    return min(known) if mode is Mode.MIN_SIZE else max(known)

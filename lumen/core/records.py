@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import attrs
 
+from lumen.core.orders.bucketed import Cut
 from lumen.core.policy import StopReason
 from lumen.core.progress import Progress, TrainState
 from lumen.core.requests import Request
@@ -19,7 +20,7 @@ VERSION = 1
 """Of the records; a change of a type's fields needs a new one, and a way to read the old."""
 
 T = TypeVar("T")
-_TYPES: dict[str, type] = {kind.__name__: kind for kind in (Progress, TrainState, Request, World)}
+_TYPES: dict[str, type] = {kind.__name__: kind for kind in (Progress, TrainState, Request, World, Cut)}
 _ENUMS: dict[str, type[enum.Enum]] = {"StopReason": StopReason}
 
 
@@ -27,7 +28,7 @@ def to_record(value: Any) -> dict[str, Any]:
     """A state as plain data: JSON types only.
 
     Args:
-        value: A Progress, TrainState, Request or World.
+        value: A Progress, TrainState, Request, World or Cut.
 
     Raises:
         CheckpointError: It is none of these.
@@ -105,6 +106,9 @@ def _value(value: Any, hint: Any, where: str) -> Any:
         if kind is None:
             raise CheckpointError(where, got=value.get("type"), allowed=", ".join(_TYPES))
         return from_record(value, kind)
+    others = [one for one in typing.get_args(hint) if one is not type(None)]
+    if value is not None and len(others) == 1:  # it may be None, and is not
+        hint = others[0]
     simple = {int: (int,), float: (int, float), bool: (bool,), str: (str,)}.get(hint)
     if simple is not None and (not isinstance(value, simple) or (isinstance(value, bool) and hint is not bool)):
         raise CheckpointError(where, got=value, allowed=hint.__name__)

@@ -122,7 +122,7 @@ def bulk_method(dataset: Any, name: str) -> Callable[[Any], Any] | None:
     """
     for base in type(dataset).__mro__:
         if name in vars(base):
-            return getattr(dataset, name)  # type: ignore[no-any-return]
+            return getattr(dataset, name)
         if "__getitem__" in vars(base):  # a subclass that changes the samples must not be passed by
             return None
     return None

@@ -130,30 +130,50 @@ def host_isolated() -> Iterator[None]:
         random.setstate(python)
 
 
-def seeded(values: Iterable[Any], key: int) -> Iterator[Any]:
-    """What an iterable gives when numpy's and Python's global generators are its own, seeded by a key.
+def seeded(values: Iterable[Any], key: int, *, device: bool = True, ahead: int = 1) -> Iterator[Any]:
+    """What an iterable gives when the global generators are its own, seeded by a key.
 
     Args:
         values: It is asked for its iterator under those generators too.
         key: From 0 to 2**32 - 1.
+        device: Paddle's generators too, which a forked worker must not touch.
+        ahead: How many values are read at once: the exchange of the generators takes 100 to 200 us.
     """
-    outside = np.random.get_state(), random.getstate()
-    seed_host(key)
+    inside: Any = None
     iterator = None
-    while True:
+    ended: BaseException | None = None
+    while ended is None:
+        read = []
+        outside = _states(device=device)
         try:
+            if inside is None:
+                seed_host(key)
+                if device:
+                    paddle.seed(key)
+            else:
+                _set_states(inside)
             iterator = iter(values) if iterator is None else iterator
-            value = next(iterator)
-        except StopIteration:
-            return
+            while len(read) < ahead:
+                read.append(next(iterator))
+        except Exception as error:  # noqa: BLE001 - what was read before it comes first
+            ended = error
         finally:
-            inside = np.random.get_state(), random.getstate()
-            np.random.set_state(outside[0])
-            random.setstate(outside[1])
-        yield value
-        outside = np.random.get_state(), random.getstate()
-        np.random.set_state(inside[0])
-        random.setstate(inside[1])
+            inside = _states(device=device)
+            _set_states(outside)
+        yield from read
+    if not isinstance(ended, StopIteration):
+        raise ended
+
+
+def _states(*, device: bool) -> tuple[Any, Any, list[Any]]:
+    return np.random.get_state(), random.getstate(), paddle_states() if device else []
+
+
+def _set_states(states: tuple[Any, Any, list[Any]]) -> None:
+    np.random.set_state(states[0])
+    random.setstate(states[1])
+    if states[2]:
+        set_paddle_states(states[2])
 
 
 def paddle_states() -> list[Any]:

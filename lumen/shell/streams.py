@@ -154,7 +154,7 @@ class StreamReader:
             own = stream_key(self._seed, epoch, 0, "worker", number, count)
             info = _WorkerInfo(number, count, self._dataset, own)
         start = self.starts.get(epoch, {})
-        reading = seeded(self._dealt(epoch, info, start), key)
+        reading = seeded(self._dealt(epoch, info, start), key, device=real is None)
         while True:
             with _shown(info):
                 try:

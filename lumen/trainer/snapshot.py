@@ -208,11 +208,11 @@ def _check_sections(checkpoint: checkpoint_io.Checkpoint, runtime: PaddleRuntime
     inside = bool(saved_state(checkpoint).progress.batch)
     other = saved.get("length") != now["length"]
     if other and not inside:
-        _log.warning("The run was saved with %s samples; it goes on with %s.", saved.get("length"), now["length"])
+        _log.warning("The run was saved with %s; it goes on with %s.", _samples(saved), _samples(now))
     if other and inside:
         raise CheckpointError(
             name,
-            got=f"an epoch begun with {saved.get('length')} samples; now there are {now['length']}",
+            got=f"an epoch begun with {_samples(saved)}; now there are {_samples(now)}",
             do="Go on with the data that the epoch was begun with, or from a checkpoint at an epoch's end.",
         )
     if inside and saved.get("order") != now["order"]:
@@ -221,6 +221,11 @@ def _check_sections(checkpoint: checkpoint_io.Checkpoint, runtime: PaddleRuntime
             got=f"an epoch begun in the order {saved.get('order')}; now it is {now['order']}",
             do="Go on with the same order, or from a checkpoint at an epoch's end.",
         )
+
+
+def _samples(facts: Mapping[str, Any]) -> str:
+    length = facts.get("length")
+    return "data of unknown length" if length is None else f"{length} samples"
 
 
 def saved_state(checkpoint: checkpoint_io.Checkpoint) -> TrainState:

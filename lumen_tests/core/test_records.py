@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lumen.core.orders.bucketed import Cut
 from lumen.core.policy import StopReason
 from lumen.core.progress import Progress, TrainState
 from lumen.core.records import from_record, to_record
@@ -113,3 +114,12 @@ def test_other_values_have_no_record() -> None:
     with pytest.raises(CheckpointError, match="a record of int"):
         to_record(3)
     assert from_record(to_record(World.single()), World) == World.single()
+
+
+def test_a_field_that_may_be_none_is_checked_when_it_is_not() -> None:
+    for cut in (Cut(8, 2, 4), Cut(8, 2, 1, max_tokens=50, max_samples=None, bucket=3)):
+        assert from_record(to_record(cut), Cut) == cut
+    wrong = to_record(Cut(8, 2, 4))
+    wrong["fields"]["max_tokens"] = "many"
+    with pytest.raises(CheckpointError, match="max_tokens"):
+        from_record(wrong, Cut)

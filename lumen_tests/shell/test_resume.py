@@ -140,13 +140,13 @@ def test_other_data_is_refused_inside_an_epoch_and_told_at_its_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     quiet(tmp_path / "inside", max_steps=1).fit(Classifier(), loader(8))
-    with pytest.raises(CheckpointError, match="begun with 8 samples; now there are 12"):
+    with pytest.raises(CheckpointError, match="begun with 8 samples; now there are 12 samples"):
         quiet(tmp_path / "inside", max_epochs=2).fit(Classifier(), loader(12), ckpt_path="last")
     quiet(tmp_path / "end", max_epochs=1).fit(Classifier(), loader(8))
     trainer = quiet(tmp_path / "end", max_epochs=2)
     trainer.fit(Classifier(), loader(12), ckpt_path="last")
     assert trainer.global_step == 2 + 3
-    assert "saved with 8 samples; it goes on with 12" in caplog.text
+    assert "saved with 8 samples; it goes on with 12 samples" in caplog.text
 
 
 def test_the_log_of_a_resumed_run_goes_on_in_the_same_file(tmp_path: Path) -> None:

@@ -29,11 +29,14 @@ def stateful_part(sampler: Any) -> Any:
     return next((part for part in (sampler, getattr(sampler, "sampler", None)) if is_stateful(part)), None)
 
 
+_AHEAD = 8  # batches of a sampler read at once; Paddle's own loader reads ahead too
+
+
 class OwnOrder(Strided):
     """A map-style dataset in the order of the user's own sampler, dealt to the ranks batch by batch.
 
-    The sampler is run with numpy's and Python's generators seeded by (seed, epoch), the same on all ranks, so that all
-    see one order, and a resume sees it again; to the rest of the program they are as they were. One that has
+    The sampler is run with the global generators seeded by (seed, epoch), the same on all ranks, so that all see one
+    order, and a resume sees it again; to the rest of the program they are as they were. One that has
     `state_dict` and `load_state_dict` is asked for its state at each batch, and goes on from it.
 
     Args:
@@ -67,7 +70,10 @@ class OwnOrder(Strided):
             for part in (self._sampler, getattr(self._sampler, "sampler", None)):
                 if part is not None and hasattr(part, "set_epoch"):
                     part.set_epoch(span.epoch)
-        order = itertools.islice(seeded(self._sampler, stream_key(self._seed, span.epoch, 0, "worker")), skip, None)
+        # one that keeps its own place is asked for it at each batch
+        ahead = 1 if self._keeper is not None else _AHEAD
+        read = seeded(self._sampler, stream_key(self._seed, span.epoch, 0, "worker"), ahead=ahead)
+        order = itertools.islice(read, skip, None)
         left = least(self.left(span), span.left)
         # what belongs to a batch when it is drawn, not when it has been fetched: workers read ahead
         drawn: collections.deque[tuple[Any, bool]] = collections.deque()

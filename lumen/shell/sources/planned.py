@@ -33,7 +33,7 @@ class Planned(Source):
     def __init__(self, loader: Any, plan: Rebuild, world: World, *, rank: int, unbatched: bool) -> None:
         self.plan = plan
         self.config: SamplerConfig = plan.config
-        self.dealt = plan.split or world.size == 1
+        self.dealt = plan.split
         self._world = world
         self._dataset = loader.dataset
         self._cuts: tuple[Cut, ...] = ()

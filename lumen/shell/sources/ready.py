@@ -17,8 +17,8 @@ from lumen.shell.transfer import batch_size_of
 class ReadyBatches(Strided):
     """Batches that the user's object makes itself, in its own order.
 
-    It is run with numpy's and Python's generators seeded by (seed, epoch), the same on all ranks, so that all see one
-    order, and a resume sees it again; to the rest of the program they are as they were.
+    It is run with the global generators seeded by (seed, epoch), the same on all ranks, so that all see one order, and a
+    resume sees it again; to the rest of the program they are as they were.
 
     Args:
         loader: What is iterated, anew in each epoch.
