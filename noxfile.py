@@ -104,7 +104,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Every example: the docstrings of lumen, the README as a program."""
+    """Every example: the docstrings of lumen, the README and docs/ as programs."""
     session.install("-e", ".[cpu]", PADDLE, *group("test"))
     session.run("python", "-m", "pytest", "--doctest-modules", "lumen", "lumen_tests/test_docs.py", *session.posargs)
 
@@ -140,6 +140,7 @@ def wheel(session: nox.Session) -> None:
 
 @nox.session
 def benchmarks(session: nox.Session) -> None:
-    """What a step of lumen costs beside a hand-written loop; prints the ratios."""
+    """What a step costs beside a hand-written loop, and a batch beside Paddle's own loader; prints the ratios."""
     session.install("-e", ".[cpu]", PADDLE)
-    session.run("python", "lumen_tests/benchmarks/step.py", *session.posargs)
+    session.run("python", "-m", "lumen_tests.benchmarks.step", *session.posargs)
+    session.run("python", "-m", "lumen_tests.benchmarks.data")

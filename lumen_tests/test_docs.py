@@ -25,8 +25,8 @@ MODULES = sorted(found.name for found in pkgutil.walk_packages(lumen.__path__, "
 PUBLIC = sorted(name for name in dir(lumen) if not name.startswith("_"))
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def test_the_readme_example_is_short_and_runs_as_it_stands(tmp_path: Path) -> None:
@@ -44,6 +44,20 @@ def test_the_readme_example_is_short_and_runs_as_it_stands(tmp_path: Path) -> No
     assert run.returncode == 0, run.stderr
     scores = [float(text) for text in re.findall(r"val_acc\D+?([01]\.\d+)", run.stdout + run.stderr)]
     assert scores[-1] > 0.9, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("page", sorted((PROJECT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "page.py").write_text("\n".join(blocks("python", page.read_text())))
+    run = subprocess.run(
+        [sys.executable, "page.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
 
 
 def test_the_readme_has_the_two_commands_and_ci_runs_the_second() -> None:

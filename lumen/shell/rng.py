@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.random import mtrand
 
 from lumen.core.seeding import batch_key, stream_key
 from lumen.errors import CheckpointError
@@ -130,50 +131,90 @@ def host_isolated() -> Iterator[None]:
         random.setstate(python)
 
 
-def seeded(values: Iterable[Any], key: int, *, device: bool = True, ahead: int = 1) -> Iterator[Any]:
+class OwnGenerators:
+    """A second set of the global generators, seeded by a key; inside the context they are in place of the run's own.
+
+    numpy's bit generators are exchanged, not their states: 0.1 us, not 150. The second half of a pair of normal numbers
+    that `np.random.randn` keeps is dropped by that, in a resumed run as in an unbroken one.
+
+    Args:
+        key: From 0 to 2**32 - 1.
+        device: Paddle's generators too, which a forked worker must not touch.
+    """
+
+    def __init__(self, key: int, *, device: bool) -> None:
+        self._numpy: Any = np.random.MT19937()
+        self._device = device
+        with host_isolated():
+            random.seed(key)
+            self._python = random.getstate()
+        self._paddle: list[Any] = []
+        if device:
+            outside = paddle_states()
+            paddle.seed(key)
+            self._paddle = paddle_states()
+            set_paddle_states(outside)
+        self._outside: Any = None
+        with self:
+            np.random.seed(key)
+
+    def __enter__(self) -> None:
+        self._outside = mtrand.get_bit_generator(), random.getstate(), paddle_states() if self._device else []
+        mtrand.set_bit_generator(self._numpy)
+        random.setstate(self._python)
+        if self._device:
+            set_paddle_states(self._paddle)
+
+    def __exit__(self, *_: object) -> None:
+        self._numpy, self._python = mtrand.get_bit_generator(), random.getstate()
+        numpy, python, device = self._outside
+        mtrand.set_bit_generator(numpy)
+        random.setstate(python)
+        if self._device:
+            self._paddle = paddle_states()
+            set_paddle_states(device)
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """What changes when a number is drawn."""
+        state = self._numpy.state["state"]
+        return state["pos"], state["key"].tobytes(), self._python, [_plain(one) for one in self._paddle]
+
+
+def seeded(
+    values: Iterable[Any], key: int, *, device: bool = True, ahead: int = 1, probe: int | None = None
+) -> Iterator[Any]:
     """What an iterable gives when the global generators are its own, seeded by a key.
 
     Args:
         values: It is asked for its iterator under those generators too.
         key: From 0 to 2**32 - 1.
         device: Paddle's generators too, which a forked worker must not touch.
-        ahead: How many values are read at once: the exchange of the generators takes 100 to 200 us.
+        ahead: How many values are read at once: the exchange of the generators takes about 25 us.
+        probe: After so many values without a random number the generators are exchanged no more; None: always.
     """
-    inside: Any = None
+    own = OwnGenerators(key, device=device)
+    before = own.fingerprint() if probe is not None else None
     iterator = None
     ended: BaseException | None = None
+    count = 0
     while ended is None:
-        read = []
-        outside = _states(device=device)
-        try:
-            if inside is None:
-                seed_host(key)
-                if device:
-                    paddle.seed(key)
-            else:
-                _set_states(inside)
-            iterator = iter(values) if iterator is None else iterator
-            while len(read) < ahead:
-                read.append(next(iterator))
-        except Exception as error:  # noqa: BLE001 - what was read before it comes first
-            ended = error
-        finally:
-            inside = _states(device=device)
-            _set_states(outside)
+        read: list[Any] = []
+        with own:
+            try:
+                iterator = iter(values) if iterator is None else iterator
+                while len(read) < ahead:
+                    read.append(next(iterator))
+            except Exception as error:  # noqa: BLE001 - what was read before it comes first
+                ended = error
         yield from read
+        count += len(read)
+        if before is not None and probe is not None and count >= probe and ended is None:
+            if own.fingerprint() == before and iterator is not None:
+                yield from iterator
+                return
+            before = None
     if not isinstance(ended, StopIteration):
         raise ended
-
-
-def _states(*, device: bool) -> tuple[Any, Any, list[Any]]:
-    return np.random.get_state(), random.getstate(), paddle_states() if device else []
-
-
-def _set_states(states: tuple[Any, Any, list[Any]]) -> None:
-    np.random.set_state(states[0])
-    random.setstate(states[1])
-    if states[2]:
-        set_paddle_states(states[2])
 
 
 def paddle_states() -> list[Any]:

@@ -16,7 +16,7 @@ import pytest
 from lumen.errors import CheckpointError
 from lumen.shell.checkpoint_io import read, write
 from lumen.shell.paddle_shim import is_paddle2, paddle
-from lumen.shell.rng import Streams
+from lumen.shell.rng import Streams, seeded
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,3 +109,52 @@ def test_states_of_another_paddle_are_refused_and_nothing_is_changed() -> None:
     with pytest.raises(CheckpointError, match="another version of Paddle"):
         streams.restore(saved)
     assert np.random.get_state()[1].tolist() == before
+
+
+def draws(count: int) -> Any:
+    """Numbers of all three generators, drawn one by one."""
+    for _ in range(count):
+        yield np.random.rand(), np.random.randn(), random.random(), float(paddle.rand([1]))
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_the_random_numbers_of_an_iterable_are_its_own_and_the_runs_are_as_they_were(ahead: int) -> None:
+    alone = list(seeded(draws(5), 7, ahead=ahead))
+    assert alone == list(seeded(draws(5), 7, ahead=ahead))
+    assert alone != list(seeded(draws(5), 8, ahead=ahead))
+    np.random.seed(1), random.seed(1), paddle.seed(1)
+    expected = [(np.random.rand(), random.random(), float(paddle.rand([1]))) for _ in range(5)]
+    np.random.seed(1), random.seed(1), paddle.seed(1)
+    mixed = seeded(draws(5), 7, ahead=ahead)
+    between = []
+    got = []
+    for value in mixed:
+        got.append(value)
+        between.append((np.random.rand(), random.random(), float(paddle.rand([1]))))
+    assert got == alone
+    assert between == expected
+
+
+def test_an_iterable_that_draws_nothing_is_no_longer_kept_apart() -> None:
+    def late(first: int) -> Any:
+        for number in range(6):
+            yield np.random.rand() if number >= first else None
+
+    np.random.seed(3)
+    expected = np.random.rand(3).tolist()
+    np.random.seed(3)
+    assert list(seeded(late(3), 7, probe=2))[3:] == expected  # the run's own: nothing was drawn in the first two
+    np.random.seed(3)
+    assert list(seeded(late(1), 7, probe=2))[3:] != expected
+    assert np.random.rand() == expected[0]
+
+
+def test_an_error_comes_after_what_was_read_before_it() -> None:
+    def failing() -> Any:
+        yield from (1, 2)
+        raise KeyError("third")
+
+    values = seeded(failing(), 1, ahead=8)
+    assert [next(values), next(values)] == [1, 2]
+    with pytest.raises(KeyError, match="third"):
+        next(values)

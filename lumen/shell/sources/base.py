@@ -185,10 +185,10 @@ def told(batches: Iterable[Any], first: int, before_fetch: BeforeFetch) -> Itera
         first: Number of the first.
         before_fetch: Whom to tell; None: nobody.
     """
-    if before_fetch is None:
-        yield from batches
-        return
-    iterator = iter(batches)
+    return iter(batches) if before_fetch is None else _telling(iter(batches), first, before_fetch)
+
+
+def _telling(iterator: Iterator[Any], first: int, before_fetch: Callable[[int], None]) -> Iterator[Any]:
     for number in itertools.count(first):
         before_fetch(number)
         try:

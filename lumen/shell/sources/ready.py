@@ -13,12 +13,14 @@ from lumen.shell.rng import seeded
 from lumen.shell.sources.base import Item, Span, Strided, least, told, with_last_of
 from lumen.shell.transfer import batch_size_of
 
+_PROBE = 2  # batches after which an iterable that drew no random number is taken for one that never does
+
 
 class ReadyBatches(Strided):
     """Batches that the user's object makes itself, in its own order.
 
-    It is run with the global generators seeded by (seed, epoch), the same on all ranks, so that all see one order, and a
-    resume sees it again; to the rest of the program they are as they were.
+    It is run with the global generators seeded by (seed, epoch), the same on all ranks, so that all see one order, and
+    a resume sees it again; to the rest of the program they are as they were.
 
     Args:
         loader: What is iterated, anew in each epoch.
@@ -41,7 +43,7 @@ class ReadyBatches(Strided):
         left = least(self.left(span), span.left)
         batches = self._loader
         if not isinstance(batches, (list, tuple)):
-            batches = seeded(batches, stream_key(self._seed, span.epoch, 0, "worker"))
+            batches = seeded(batches, stream_key(self._seed, span.epoch, 0, "worker"), probe=_PROBE)
         rest = itertools.islice(batches, self._taken, None)
         mine = told(itertools.islice(self.mine(rest), left), span.batch, span.before_fetch)
         size = 0
