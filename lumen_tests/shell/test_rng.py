@@ -114,7 +114,7 @@ def test_states_of_another_paddle_are_refused_and_nothing_is_changed() -> None:
 def draws(count: int) -> Any:
     """Numbers of all three generators, drawn one by one."""
     for _ in range(count):
-        yield np.random.rand(), np.random.randn(), random.random(), float(paddle.rand([1]))
+        yield np.random.rand(), np.random.randn(), random.random(), paddle.rand([1]).item()
 
 
 @pytest.mark.parametrize("ahead", [1, 3])
@@ -123,14 +123,14 @@ def test_the_random_numbers_of_an_iterable_are_its_own_and_the_runs_are_as_they_
     assert alone == list(seeded(draws(5), 7, ahead=ahead))
     assert alone != list(seeded(draws(5), 8, ahead=ahead))
     np.random.seed(1), random.seed(1), paddle.seed(1)
-    expected = [(np.random.rand(), random.random(), float(paddle.rand([1]))) for _ in range(5)]
+    expected = [(np.random.rand(), random.random(), paddle.rand([1]).item()) for _ in range(5)]
     np.random.seed(1), random.seed(1), paddle.seed(1)
     mixed = seeded(draws(5), 7, ahead=ahead)
     between = []
     got = []
     for value in mixed:
         got.append(value)
-        between.append((np.random.rand(), random.random(), float(paddle.rand([1]))))
+        between.append((np.random.rand(), random.random(), paddle.rand([1]).item()))
     assert got == alone
     assert between == expected
 
