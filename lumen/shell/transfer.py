@@ -37,9 +37,13 @@ def to_device(batch: Any, place: Any) -> Any:
 
 
 def _moved(leaf: Any, place: Any) -> Any:
+    to_gpu = isinstance(place, paddle.CUDAPlace)
     if not isinstance(leaf, _Tensor):
-        return paddle.to_tensor(leaf, place=place)
-    return leaf if place is None or leaf.place._equals(place) else leaf._copy_to(place, True)
+        leaf = paddle.to_tensor(leaf, place=paddle.CPUPlace() if to_gpu else place)
+    if place is None or leaf.place._equals(place):
+        return leaf
+    # to a GPU without waiting: a copy that waits would wait for the step before it too, which is still being computed
+    return leaf._copy_to(place, not to_gpu)
 
 
 def is_array(value: Any) -> bool:

@@ -81,6 +81,7 @@ def cases(rank: int) -> dict[str, tuple[Callable[[], Any], dict[str, Any]]]:
         "splitting stream": (lambda: io.DataLoader(Splitting(N), batch_size=B, num_workers=2), {}),
         "ready": (lambda: Batches(N), {}),
         "combined": (lambda: {"a": io.DataLoader(Numbers(N), batch_size=B), "b": io.DataLoader(Numbers(9), batch_size=B)}, {}),
+        "one sample": (lambda: io.DataLoader(Numbers(1), batch_size=B, shuffle=True), {}),
         "apart, uneven": (lambda: io.DataLoader(Numbers(20 + 8 * rank), batch_size=B), apart),
         "apart, uneven streams": (lambda: io.DataLoader(Stream(20 + 8 * rank), batch_size=B), apart),
         "apart, one without": (lambda: Batches(0 if rank else 3), apart),
@@ -114,6 +115,9 @@ def main() -> None:
         limited = lumen.Trainer(max_steps=3, callbacks=keep, default_root_dir=out, **common, **options)
         limited.fit(module, make())
         seen[f"{name}, stopped"] = {"seen": module.seen}
+    module = Recorder()
+    trainer.validate(module, io.DataLoader(Numbers(1), batch_size=B))
+    seen["validation of one sample"] = module.validated
     (out / f"seen-{rank}.json").write_text(json.dumps(seen))
 
 

@@ -106,6 +106,13 @@ def test_data_that_lumen_does_not_deal_end_on_all_ranks_together(ranks: tuple[Pa
     assert "The epoch ends with the data of rank 0: what others have left is left out." in stderr
 
 
+def test_fewer_samples_than_ranks_are_padded_in_training_and_not_in_evaluation(ranks: tuple[Path, list[Any]]) -> None:
+    _, seen = ranks
+    assert [rank["one sample"]["seen"] for rank in seen] == [[[0]], [[0]]]
+    assert [rank["one sample"]["samples"] for rank in seen] == [1, 1]
+    assert [rank["validation of one sample"] for rank in seen] == [[0], []]
+
+
 def test_ranks_with_different_datasets_are_told_so_and_do_not_hang(ranks: tuple[Path, list[Any]]) -> None:
     for rank in ranks[1]:
         assert "an epoch of 7 on rank 0, 8 on rank 1 batches" in rank["differing"]["error"]

@@ -10,6 +10,7 @@ import pytest
 
 import lumen
 from lumen.shell.paddle_shim import paddle
+from lumen.shell.transfer import to_device
 from lumen_tests.models import Classifier, digest, loader, quiet
 
 pytestmark = pytest.mark.gpu
@@ -27,6 +28,18 @@ def test_a_fit_on_a_gpu_is_that_on_a_cpu(tmp_path: Path) -> None:
     for mine, theirs in zip(on_gpu.parameters(), on_cpu.parameters(), strict=True):
         assert mine.place.is_gpu_place()
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), atol=1e-4)
+
+
+def test_batches_reach_the_gpu_whole_while_it_is_busy() -> None:
+    place = paddle.CUDAPlace(0)
+    busy = paddle.randn([2000, 2000])
+    for size in (1, 10**3, 10**6):
+        for kind in (np.arange, lambda n: paddle.arange(n).cpu()):
+            for _ in range(20):
+                busy = busy @ busy / 2000.0
+                (moved,) = to_device([kind(size)], place)
+                assert moved.place.is_gpu_place()
+                np.testing.assert_array_equal(moved.numpy(), np.arange(size))
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -145,6 +146,49 @@ def test_before_fetch_is_told_each_batch_before_its_samples_are_read() -> None:
         )
     )
     assert told == ["batch 0", 0, 1, "batch 1", 2, 3, "batch 2", 4]
+
+
+class Where(io.Dataset):  # type: ignore[misc]
+    """Each item is the process that read it, and what its start was told."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        return np.array([os.getpid(), STARTED.get("worker", -1)])
+
+
+class WhereStream(io.IterableDataset):  # type: ignore[misc]
+    def __iter__(self) -> Any:
+        return (np.array([os.getpid(), STARTED.get("worker", -1)]) for _ in range(12))
+
+
+STARTED: dict[str, int] = {}
+
+
+@pytest.mark.parametrize("dataset", [Where, WhereStream])
+def test_the_settings_of_the_workers_are_kept(dataset: Any) -> None:
+    loader = io.DataLoader(
+        dataset(),
+        batch_size=2,
+        num_workers=2,
+        worker_init_fn=lambda number: STARTED.update(worker=number),
+        persistent_workers=True,
+        use_shared_memory=False,
+        prefetch_factor=3,
+        timeout=50,
+        collate_fn=np.stack,
+    )
+    source = opened(loader)
+    inner = source._workers._loader
+    for name in ("num_workers", "worker_init_fn", "use_shared_memory", "prefetch_factor", "timeout", "places"):
+        assert getattr(inner, name) == getattr(loader, name), name
+    first, second = ([tuple(np.asarray(b)[0].tolist()) for b, _, _ in source.epoch(Span(e))] for e in (0, 1))
+    source.close()
+    assert {worker for _, worker in first} == {0, 1}
+    assert set(first) == set(second)  # the same processes
+    assert os.getpid() not in {process for process, _ in first}
+    assert STARTED == {}
 
 
 def weighted() -> Any:
