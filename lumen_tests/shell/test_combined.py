@@ -10,7 +10,7 @@ from lumen.core.combining import CombinedLoader, Mode
 from lumen.errors import ConfigError
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.sources.base import Span
-from lumen_tests.shell.datasets import Numbers, Stream, ended, flat, gone_on, opened, rank, stopped_after
+from lumen_tests.shell.datasets import Numbers, Stateful, Stream, ended, flat, gone_on, opened, rank, stopped_after
 
 io = paddle.io
 LONG, SHORT = 23, 10
@@ -84,6 +84,17 @@ def test_a_resume_on_other_ranks_loses_and_repeats_nothing_in_any_loader() -> No
     (_, state, span), _ = parts
     rest = rows(gone_on(loaders(), [state, state], span))
     assert sorted(flat([b["a"] for b in seen + rest])) == list(range(LONG))
+
+
+def test_a_loader_that_keeps_its_own_place_goes_on_from_it() -> None:
+    def made(dataset: Any) -> Any:
+        return {"a": io.DataLoader(Numbers(LONG), batch_size=4), "b": io.DataLoader(dataset, batch_size=3)}
+
+    _, state, span = stopped_after(opened(made(Stateful(40))), 3)
+    dataset = Stateful(40)
+    rest = rows(gone_on(made(dataset), [state], span))
+    assert flat([batch["b"] for batch in rest]) == list(range(9, 40))
+    assert dataset.read == 31
 
 
 def test_a_limit_a_list_and_names() -> None:

@@ -26,7 +26,7 @@ def array_or_source(given: Given, name: str) -> Given:
     if callable(given) or (isinstance(given, (str, int)) and not isinstance(given, bool)):
         return given
     if given is None or isinstance(given, (bool, float, Mapping, set)):
-        raise ConfigError(name, got=given, allowed=_ALLOWED)
+        raise ConfigError(name, got="None" if given is None else given, allowed=_ALLOWED)
     return _checked(given, name)
 
 

@@ -81,12 +81,17 @@ class Pattern:
         some, which = np.unique(blocks, return_inverse=True)
         cells = some[:, None] * self.block + np.arange(self.block, dtype=np.int64)
         order = np.argsort(hashes(cells, self.seed, _BLOCKS, *self.key), axis=1, kind="stable")
-        cell = order[which.reshape(-1), slots]
-        parts = np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts)
-        firsts = np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
-        part = parts[cell]
         counts = np.asarray(self.counts, dtype=np.int64)
-        return part, blocks * counts[part] + cell - firsts[part]
+        parts = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        firsts = np.cumsum(counts) - counts
+        rows = parts[order]
+        # a part's turns follow each other inside a block too: the k-th of its places there has the k-th turn
+        turns = np.empty_like(rows)
+        sorted_turns = np.broadcast_to(np.arange(self.block, dtype=np.int64) - firsts[parts], rows.shape)
+        np.put_along_axis(turns, np.argsort(rows, axis=1, kind="stable"), sorted_turns, axis=1)
+        row = which.reshape(-1)
+        part = rows[row, slots]
+        return part, blocks * counts[part] + turns[row, slots]
 
 
 @attrs.frozen(eq=False)
