@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lumen.core.combining import CombinedLoader as CombinedLoader
+    from lumen.core.orders.balanced import ClassBalanced as ClassBalanced
     from lumen.core.orders.base import Order as Order
     from lumen.core.orders.base import Sequential as Sequential
     from lumen.core.orders.base import Shuffled as Shuffled
     from lumen.core.orders.bucketed import Bucketed as Bucketed
-    from lumen.core.orders.mixed import ClassBalanced as ClassBalanced
     from lumen.core.orders.mixed import Concatenated as Concatenated
     from lumen.core.orders.mixed import Mixed as Mixed
     from lumen.core.orders.sorted import Sorted as Sorted
@@ -31,7 +31,7 @@ _PLACES = {
     "Sequential": "lumen.core.orders.base",
     "Shuffled": "lumen.core.orders.base",
     "Bucketed": "lumen.core.orders.bucketed",
-    "ClassBalanced": "lumen.core.orders.mixed",
+    "ClassBalanced": "lumen.core.orders.balanced",
     "Concatenated": "lumen.core.orders.mixed",
     "Mixed": "lumen.core.orders.mixed",
     "Sorted": "lumen.core.orders.sorted",

@@ -8,6 +8,7 @@ import numpy as np
 
 from lumen.core.permute import Integers
 from lumen.errors import DataError, did_you_mean
+from lumen.shell.fetching import rows_of
 from lumen.shell.paddle_shim import paddle
 
 
@@ -64,7 +65,7 @@ class ArrayDataset(paddle.io.Dataset):
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         """Several samples, for a collate function of the user's."""
-        columns = [_rows(array, np.asarray(indices, dtype=np.int64)) for array in self._columns.values()]
+        columns = [rows_of(array, np.asarray(indices, dtype=np.int64)) for array in self._columns.values()]
         return [self._joined([column[row] for column in columns]) for row in range(len(indices))]
 
     def gather(self, indices: Integers) -> Any:
@@ -73,7 +74,7 @@ class ArrayDataset(paddle.io.Dataset):
         Args:
             indices: The samples, int64, shape [k].
         """
-        rows = [_rows(array, indices) for array in self._columns.values()]
+        rows = [rows_of(array, indices) for array in self._columns.values()]
         return dict(zip(self._columns, rows, strict=True)) if self._named else rows
 
     def column(self, name: int | str) -> Any:
@@ -93,9 +94,3 @@ class ArrayDataset(paddle.io.Dataset):
 
     def _joined(self, values: list[Any]) -> Any:
         return dict(zip(self._columns, values, strict=True)) if self._named else tuple(values)
-
-
-def _rows(array: Any, indices: Integers) -> Any:
-    if isinstance(array, paddle.Tensor):
-        return paddle.gather(array, paddle.to_tensor(indices))
-    return np.asarray(array[indices])

@@ -106,7 +106,7 @@ def find_gather(dataset: Any) -> Gather | None:
     """
     kind = type(dataset)
     if kind is paddle.io.TensorDataset:
-        return _gather_tensors(dataset.tensors)
+        return (lambda indices: [rows_of(tensor, indices) for tensor in dataset.tensors]) if len(dataset) else None
     if kind is paddle.io.Subset:
         inner, places = find_gather(dataset.dataset), np.asarray(dataset.indices, dtype=np.int64)
         return None if inner is None else lambda indices: inner(places[indices])
@@ -128,12 +128,22 @@ def bulk_method(dataset: Any, name: str) -> Callable[[Any], Any] | None:
     return None
 
 
-def _gather_tensors(tensors: Sequence[Any]) -> Gather:
-    def gather(indices: Integers) -> Any:
-        index = paddle.to_tensor(indices)
-        return [paddle.gather(tensor, index) for tensor in tensors]
+# what both Paddles can gather on a CPU; float16 neither can, bool, int8 and complex64 only 3.x
+_GATHERED = (paddle.float32, paddle.float64, paddle.bfloat16, paddle.int64, paddle.int32, paddle.uint8)
 
-    return gather
+
+def rows_of(array: Any, indices: Integers) -> Any:
+    """Some rows of an array or a tensor.
+
+    Args:
+        array: A numpy array, a memory-mapped file or a tensor.
+        indices: Which, int64, shape [k].
+    """
+    if not isinstance(array, paddle.Tensor):
+        return np.asarray(array[indices])
+    if array.dtype in _GATHERED:
+        return paddle.gather(array, paddle.to_tensor(indices))
+    return paddle.stack([array[int(index)] for index in indices])
 
 
 def note(error: BaseException, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import attrs
@@ -102,12 +102,29 @@ class _Batches(paddle.io.Dataset):
     def __init__(self, work: Work) -> None:
         super().__init__()
         self.work = work
+        self.failed_start: _Failure | None = None
 
     def __getitem__(self, ticket: tuple[int, int, Any]) -> Any:
+        if self.failed_start is not None:
+            return _pack(self.failed_start)
         try:
             return _pack(self.work.in_worker(*ticket))
         except Exception as error:  # noqa: BLE001 - it is raised in the main process
             return _pack(_Failure(error))
+
+
+class _Start:
+    """The user's `worker_init_fn`; an error of it comes with the first batch, since Paddle only says "killed"."""
+
+    def __init__(self, start: Callable[[int], Any], batches: _Batches) -> None:
+        self.start, self.batches = start, batches
+
+    def __call__(self, number: int) -> None:
+        try:
+            self.start(number)
+        except Exception as error:  # noqa: BLE001 - it is raised in the main process
+            note(error, f"lumen: in worker_init_fn, worker {number}")
+            self.batches.failed_start = _Failure(error)
 
 
 def _only(items: list[Any]) -> Any:
@@ -153,6 +170,30 @@ def open_pool(loader: Any, work: Work) -> WorkerPool | None:
     return WorkerPool(loader, work) if loader.num_workers else None
 
 
+def _watched(reading: Any) -> Iterator[Any]:
+    """What Paddle's loader gives; a worker that ended by itself is named, where Paddle says that a queue was killed."""
+    while True:
+        try:
+            sent = next(reading)
+        except StopIteration:
+            return
+        except SystemError as error:
+            codes = {number: worker.exitcode for number, worker in enumerate(reading._workers) if worker.exitcode}
+            if not codes:
+                raise
+            ends = [f"worker {number} {_ended(code)}" for number, code in codes.items()]
+            raise DataError(
+                "a DataLoader's workers",
+                got=", ".join(ends),
+                do="See what it printed; a worker that takes too much memory is killed by the system (signal 9).",
+            ) from error
+        yield sent
+
+
+def _ended(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
 class WorkerPool:
     """The user's worker processes, reading the batches that lumen asks for.
 
@@ -164,8 +205,11 @@ class WorkerPool:
     def __init__(self, loader: Any, work: Work) -> None:
         self._tickets = _Tickets()
         settings = {name: getattr(loader, name) for name in _KEPT if hasattr(loader, name)}
+        batches = _Batches(work)
+        if loader.worker_init_fn is not None:
+            settings["worker_init_fn"] = _Start(loader.worker_init_fn, batches)
         self._loader = paddle.io.DataLoader(
-            _Batches(work),
+            batches,
             batch_sampler=self._tickets,
             collate_fn=_only,
             num_workers=loader.num_workers,
@@ -198,7 +242,7 @@ class WorkerPool:
             np.random.set_state(state)  # Paddle draws a seed for its workers: the run's own must not move by it
         finished = False
         try:
-            for sent in reading:
+            for sent in _watched(reading):
                 batch = _unpack(sent)
                 if isinstance(batch, _Failure):
                     batch.throw()

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lumen.core.orders.balanced import ClassBalanced
 from lumen.core.orders.base import Order, Sequential, Shuffled, whole
 from lumen.core.orders.bucketed import Bucketed, Cut
-from lumen.core.orders.mixed import ClassBalanced, Concatenated, Mixed
+from lumen.core.orders.mixed import Concatenated, Mixed
 from lumen.core.orders.sorted import Sorted
 from lumen.core.orders.subset import Fold, Subset
 from lumen.core.orders.weighted import Weighted

@@ -58,6 +58,15 @@ def test_a_gathered_batch_is_what_paddles_loader_gives_and_starts_no_worker(data
     assert [type(batch) for batch, _, _ in batches] == [type(expected[0])] * len(expected)
 
 
+@pytest.mark.parametrize("kind", ["bool", "int8", "uint8", "float16", "bfloat16", "float64", "complex64"])
+def test_tensors_of_any_type_are_gathered(kind: str) -> None:
+    tensor = paddle.to_tensor(X).astype(kind)
+    for dataset in (io.TensorDataset([tensor]), lumen.data.ArrayDataset(tensor)):
+        ((batch, _, _), *_) = ended(opened(io.DataLoader(dataset, batch_size=3)))
+        assert batch[0].dtype == tensor.dtype
+        assert batch[0].astype("float32").tolist() == tensor[:3].astype("float32").tolist()
+
+
 def test_a_dataset_that_changes_its_samples_is_asked_for_each() -> None:
     assert find_gather(Shifted(X, Y)) is None
     ((batch, _, _), *_) = ended(opened(io.DataLoader(Shifted(X, Y), batch_size=10)))

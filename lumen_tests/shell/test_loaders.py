@@ -181,7 +181,7 @@ def test_the_settings_of_the_workers_are_kept(dataset: Any) -> None:
     )
     source = opened(loader)
     inner = source._workers._loader
-    for name in ("num_workers", "worker_init_fn", "use_shared_memory", "prefetch_factor", "timeout", "places"):
+    for name in ("num_workers", "use_shared_memory", "prefetch_factor", "timeout", "places"):
         assert getattr(inner, name) == getattr(loader, name), name
     first, second = ([tuple(np.asarray(b)[0].tolist()) for b, _, _ in source.epoch(Span(e))] for e in (0, 1))
     source.close()
@@ -189,6 +189,51 @@ def test_the_settings_of_the_workers_are_kept(dataset: Any) -> None:
     assert set(first) == set(second)  # the same processes
     assert os.getpid() not in {process for process, _ in first}
     assert STARTED == {}
+
+
+class Dying(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        if index == 9:
+            os.kill(os.getpid(), 9)
+        return super().__getitem__(index)
+
+
+def test_a_worker_that_is_killed_is_named() -> None:
+    source = opened(io.DataLoader(Dying(), batch_size=B, num_workers=2, timeout=3))
+    with pytest.raises(DataError, match="worker 0 was killed by signal 9"):
+        list(source.epoch(Span()))
+    source.close()
+
+
+@pytest.mark.parametrize("dataset", [Numbers, WhereStream])
+def test_an_error_of_the_workers_start_comes_as_it_is(dataset: Any) -> None:
+    def start(number: int) -> None:
+        raise ValueError("no such disk")
+
+    source = opened(io.DataLoader(dataset(), batch_size=B, num_workers=2, worker_init_fn=start))
+    with pytest.raises(ValueError, match="no such disk") as caught:
+        list(source.epoch(Span()))
+    source.close()
+    if hasattr(caught.value, "__notes__"):
+        assert "in worker_init_fn, worker" in "".join(caught.value.__notes__)
+
+
+class Tensors(io.Sampler):  # type: ignore[misc]
+    """A sampler whose indices are tensors."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(paddle.arange(5))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_indices_may_be_tensors_arrays_or_tuples(workers: int) -> None:
+    batches = [np.array([0, 1]), (2, 3), paddle.to_tensor([4])]
+    for sampler in (batches, io.BatchSampler(sampler=Tensors(), batch_size=2)):
+        loader = io.DataLoader(Numbers(), batch_sampler=sampler, num_workers=workers)
+        assert indices(opened(loader)) == [[0, 1], [2, 3], [4]]
 
 
 def weighted() -> Any:

@@ -74,6 +74,8 @@ def _fingerprint(value: Any) -> str:
         return hashlib.sha256(
             f"{value.dtype} {value.shape}".encode() + np.ascontiguousarray(value).tobytes()
         ).hexdigest()[:16]
+    if isinstance(value, np.generic):
+        return repr(value.item())
     if isinstance(value, tuple):
         return f"[{', '.join(map(_fingerprint, value))}]"
     return repr(value) if not callable(value) else getattr(value, "__qualname__", type(value).__name__)
@@ -167,7 +169,7 @@ def is_bound(given: Given) -> bool:
     Args:
         given: What the user gave.
     """
-    return not (callable(given) or isinstance(given, (str, int)))
+    return not (callable(given) or isinstance(given, (str, int, np.integer)))
 
 
 def bound(given: Given, name: str, length: int) -> Values:
@@ -191,7 +193,7 @@ def bound(given: Given, name: str, length: int) -> Values:
 
 
 def check_count(value: object, name: str, least: int, *, optional: bool = False) -> None:
-    """Refuses what is no whole number, or too small.
+    """Refuses what is no whole number, too small, or far beyond what any machine holds.
 
     Args:
         value: What the user gave.
@@ -204,8 +206,25 @@ def check_count(value: object, name: str, least: int, *, optional: bool = False)
     """
     if optional and value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(name, got=value, allowed=f"an int >= {least}" + (", or None" if optional else ""))
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= _MOST:
+        raise ConfigError(name, got=value, allowed=f"an int from {least} to 2**48" + (", or None" if optional else ""))
+
+
+_MOST = 2**48  # products of two such numbers and a batch stay far from the end of 64 bits where they are computed
+
+
+def check_flag(value: object, name: str) -> None:
+    """Refuses what is no truth value.
+
+    Args:
+        value: What the user gave.
+        name: The argument.
+
+    Raises:
+        ConfigError: It is.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(name, got=value, allowed="True or False")
 
 
 def check_order(value: object, name: str) -> None:

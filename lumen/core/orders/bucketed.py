@@ -19,7 +19,7 @@ from lumen.core.orders.base import (
     check_order,
     whole,
 )
-from lumen.core.orders.keys import bind_values, given_field
+from lumen.core.orders.keys import Meaning, bind_values, given_field
 from lumen.core.permute import Integers, hashes
 from lumen.errors import ConfigError
 
@@ -89,7 +89,7 @@ class Bucketed(Order):
         [(0, 2, 4), (1, 3, 5)]
     """
 
-    by: Given = given_field("Bucketed(by)")
+    by: Given = given_field("Bucketed(by)", Meaning.SIZE)
     max_tokens: int | None = attrs.field(default=None, kw_only=True)
     max_samples: int | None = attrs.field(default=None, kw_only=True)
     bucket: int = attrs.field(default=16, kw_only=True)
@@ -107,7 +107,7 @@ class Bucketed(Order):
 
     def bind(self, dataset: Any) -> Order:
         """See `Order.bind`."""
-        return bind_values(self, dataset, "by")
+        return bind_values(self, dataset, "by", Meaning.SIZE)
 
     @property
     def fingerprint(self) -> str:
@@ -147,8 +147,8 @@ class Bucketed(Order):
         """
         rest = whole(self.of.arrange(length, seed, epoch))
         lengths = bound(self.by, "Bucketed(by)", length)
-        if length and lengths.min() < 0:
-            wrong = int(np.argmin(lengths))
+        if len(rest) and lengths[rest].min() < 0:
+            wrong = int(rest[np.argmin(lengths[rest])])
             raise ConfigError("Bucketed(by)", got=f"{lengths[wrong]} for sample {wrong}", allowed="lengths >= 0")
         done: list[Integers] = []
         start = 0

@@ -1,4 +1,4 @@
-"""Mixed, Concatenated and ClassBalanced: orders over several sets of samples."""
+"""Mixed and Concatenated: orders over several datasets."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from lumen.core.orders.base import Arrangement, Given, Identity, Order, Shuffled, bound, check_count, check_order
-from lumen.core.orders.keys import bind_values, given_field
+from lumen.core.orders.base import Arrangement, Order, Shuffled, check_count, check_order
+from lumen.core.orders.keys import Picked
 from lumen.core.orders.mixture import Part, Pattern, make_parts, quotas, taken
-from lumen.core.orders.subset import Subset
 from lumen.core.permute import Integers
 from lumen.errors import ConfigError, did_you_mean
 
@@ -19,7 +18,18 @@ STOPS = ("first", "last", "never")
 
 
 def _tuple(given: Any) -> Any:
-    return tuple(given) if isinstance(given, (list, tuple, np.ndarray)) else given
+    return (
+        tuple(np.asarray(given).tolist())
+        if isinstance(given, np.ndarray)
+        else tuple(given)
+        if isinstance(given, list)
+        else given
+    )
+
+
+def _floats(given: Any) -> Any:
+    given = _tuple(given)
+    return tuple(float(one) if _is_positive(one) else one for one in given) if isinstance(given, tuple) else given
 
 
 @attrs.frozen
@@ -47,16 +57,19 @@ class _Parted(Order):
 
     def bind(self, dataset: Any) -> Order:
         """See `Order.bind`; the sizes are those of the parts of a `ConcatDataset`, or of anything with `datasets`."""
-        order = self
-        parts = getattr(dataset, "datasets", None)
-        if order.sizes is None and parts is not None:
-            order = attrs.evolve(order, sizes=[len(part) for part in parts])
-        if order.orders is not None:
-            inner = parts if parts is not None else [None] * len(order.orders)
-            if len(inner) != len(order.orders):
-                _wrong_number(f"{type(self).__name__}(orders)", len(order.orders), len(inner))
-            order = attrs.evolve(order, orders=[one.bind(part) for one, part in zip(order.orders, inner, strict=True)])
-        return order
+        datasets = getattr(dataset, "datasets", None)
+        sizes = self.sizes if self.sizes is not None or datasets is None else tuple(len(one) for one in datasets)
+        if self.orders is None:
+            return attrs.evolve(self, sizes=sizes)
+        if datasets is None and sizes is not None and dataset is not None:
+            ends = np.cumsum(sizes)
+            datasets = [Picked(dataset, np.arange(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+        if datasets is None:
+            datasets = [None] * len(self.orders)
+        if len(datasets) != len(self.orders):
+            _wrong_number(f"{type(self).__name__}(orders)", len(self.orders), len(datasets))
+        orders = [order.bind(one) for order, one in zip(self.orders, datasets, strict=True)]
+        return attrs.evolve(self, sizes=sizes, orders=orders)
 
     def parts(self, length: int, seed: int) -> tuple[Part, ...]:
         """The datasets with their orders.
@@ -107,7 +120,7 @@ class Concatenated(_Parted):
     def arrange(self, length: int, seed: int, epoch: int) -> Arrangement:
         """The order of an epoch; see `Order.arrange`."""
         parts = self.parts(length, seed)
-        ends = np.cumsum([part.n for part in parts])
+        ends = np.cumsum([part.lap(epoch).n for part in parts])
         return _Behind(int(ends[-1]), parts, ends, epoch)
 
 
@@ -119,9 +132,13 @@ class _Behind:
     epoch: int
 
     def at(self, positions: Integers) -> Integers:
-        which = np.searchsorted(self.ends, positions, side="right").astype(np.int64)
-        starts = np.concatenate([[0], self.ends[:-1]])
-        return taken(self.parts, which, positions - starts[which], [self.epoch] * len(self.parts))
+        which = np.searchsorted(self.ends, positions, side="right")
+        samples = np.empty_like(positions)
+        for number in np.unique(which):
+            part, here = self.parts[number], which == number
+            order = part.lap(self.epoch)
+            samples[here] = order.at(positions[here] - (self.ends[number] - order.n)) + part.offset
+        return samples
 
 
 @attrs.frozen
@@ -135,8 +152,9 @@ class Mixed(_Parted):
         weights: The share of each dataset, > 0, in any unit; None: by their sizes and the temperature.
         temperature: > 0; the shares are size ** (1 / temperature): 1 takes them by size, a large one evenly.
         stop: When an epoch ends. "first": before a sample of any dataset would come twice; larger datasets go on in the
-            next epoch where they stopped. "last": when all have been seen whole; smaller ones start again. "never":
-            after `num_samples`; those that are through start again, and the next epoch goes on where this one stopped.
+            next epoch about where they stopped. "last": when all have been seen whole; smaller ones start again.
+            "never": after `num_samples`; those that are through start again, and the next epoch goes on where this one
+            stopped.
         num_samples: Samples of an epoch, for stop="never"; None: as many as all datasets have.
         sizes: Samples of each; None: those of the `paddle.io.ConcatDataset` that the order is used with.
         orders: The order in each; None: shuffled.
@@ -150,7 +168,7 @@ class Mixed(_Parted):
         (400, 150)
     """
 
-    weights: tuple[float, ...] | None = attrs.field(default=None, converter=_tuple)
+    weights: tuple[float, ...] | None = attrs.field(default=None, converter=_floats)
     temperature: float | None = attrs.field(default=None, kw_only=True)
     stop: str = attrs.field(default="first", kw_only=True)
     num_samples: int | None = attrs.field(default=None, kw_only=True)
@@ -172,18 +190,28 @@ class Mixed(_Parted):
     def arrange(self, length: int, seed: int, epoch: int) -> Arrangement:
         """The order of an epoch; see `Order.arrange`."""
         parts = self.parts(length, seed)
+        if any(isinstance(part.order, Mixed) for part in parts):
+            raise ConfigError(
+                "Mixed(orders)", got="a Mixed inside another", do="Give the weights of all datasets to one Mixed."
+            )
         if any(part.n == 0 for part in parts):
             raise ConfigError(
                 "Mixed(orders)", got="a dataset of which an epoch takes nothing", allowed="at least 1 sample"
             )
         if self.weights is not None and len(self.weights) != len(parts):
             _wrong_number("Mixed(weights)", len(self.weights), len(parts))
-        weights = self.weights or [part.n ** (1 / (self.temperature or 1)) for part in parts]
-        counts = quotas(weights, [part.n for part in parts])
+        pattern = Pattern(quotas(self.weights or _shares([part.n for part in parts], self.temperature)), seed)
         if self.stop == "never":
-            return endless(parts, Pattern(counts, seed), self.num_samples or sum(part.n for part in parts), epoch)
-        pattern = Pattern(counts, seed, (epoch,))
+            return endless(parts, pattern, self.num_samples or sum(part.n for part in parts), epoch)
         return _until_first(parts, pattern, epoch) if self.stop == "first" else _until_last(parts, pattern, epoch)
+
+
+def _shares(sizes: Sequence[int], temperature: float | None) -> list[float]:
+    """Size ** (1 / temperature), scaled so that it is in range for any temperature."""
+    logs = np.log(np.asarray(sizes, dtype=np.float64))
+    with np.errstate(over="ignore", under="ignore"):
+        shares = np.exp((logs - logs.max()) / (temperature or 1))
+    return np.maximum(shares, 1e-300).tolist()  # type: ignore[no-any-return]
 
 
 def _is_positive(value: Any) -> bool:
@@ -206,6 +234,7 @@ class _Mixing:
         start: Place of the epoch's first sample in the pattern.
         turns: The turn of each part's first sample.
         laps: The pass through each part that the turns are counted in.
+        again: A part that is through starts again in a new order; else in the same.
     """
 
     n: int
@@ -214,10 +243,11 @@ class _Mixing:
     start: int
     turns: Integers
     laps: Sequence[int]
+    again: bool = True
 
     def at(self, positions: Integers) -> Integers:
         which, turns = self.pattern.at(positions + self.start)
-        return taken(self.parts, which, turns + self.turns[which], self.laps)
+        return taken(self.parts, which, turns + self.turns[which], self.laps, again=self.again)
 
 
 def endless(parts: tuple[Part, ...], pattern: Pattern, n: int, epoch: int) -> Arrangement:
@@ -233,13 +263,22 @@ def endless(parts: tuple[Part, ...], pattern: Pattern, n: int, epoch: int) -> Ar
 
 
 def _until_first(parts: tuple[Part, ...], pattern: Pattern, epoch: int) -> Arrangement:
+    """Each epoch has blocks of its own, and goes on in each part about where the one before it stopped.
+
+    Exactly where would need the lengths of all epochs before: less than a block is passed over. Where a pass ends
+    inside an epoch, the epoch goes on with that pass's own first samples: so none comes twice in it.
+    """
     sizes, counts = np.array([part.n for part in parts]), np.array(pattern.counts)
     full = int((sizes // counts).min())
-    which, turns = pattern.at(np.arange(full * pattern.block, (full + 1) * pattern.block))
-    n = full * pattern.block + int(np.flatnonzero(turns >= sizes[which])[0])
-    used = np.minimum(sizes, (full + 1) * counts)  # an epoch takes no more of each
-    per_lap = sizes // used
-    return _Mixing(n, parts, pattern, 0, epoch % per_lap * used, (epoch // per_lap).tolist())
+    first = epoch * (full + 1)  # block
+    last = np.arange((first + full) * pattern.block, (first + full + 1) * pattern.block)
+    which, turns = pattern.at(last)
+    inside = int(np.flatnonzero(turns - first * counts[which] >= sizes[which])[0])
+    used = np.minimum(sizes, (full + 1) * counts)  # at most, by any epoch
+    per_lap = -(-sizes // used)
+    begin = epoch % per_lap * used - first * counts
+    n = full * pattern.block + inside
+    return _Mixing(n, parts, pattern, first * pattern.block, begin, (epoch // per_lap).tolist(), again=False)
 
 
 def _until_last(parts: tuple[Part, ...], pattern: Pattern, epoch: int) -> Arrangement:
@@ -249,42 +288,3 @@ def _until_last(parts: tuple[Part, ...], pattern: Pattern, epoch: int) -> Arrang
     n = final * pattern.block + int(np.flatnonzero(turns == sizes[which] - 1)[-1]) + 1
     laps = -(-(final + 1) * counts // sizes)
     return _Mixing(n, parts, pattern, 0, np.zeros(len(parts), np.int64), (epoch * laps).tolist())
-
-
-@attrs.frozen
-class ClassBalanced(Order):
-    """As many samples of each class, however rare it is; in a class each sample once before any comes again.
-
-    Args:
-        labels: The class of each sample, a whole number: an array, a function of a sample, or a column of the dataset.
-        num_samples: Samples of an epoch; None: as many as the dataset has.
-
-    Raises:
-        ConfigError: The labels are none of these.
-
-    Example:
-        >>> drawn = ClassBalanced([0, 0, 0, 1]).arrange(4, seed=0, epoch=0).at(np.arange(4))
-        >>> int((drawn == 3).sum())
-        2
-    """
-
-    labels: Given = given_field("ClassBalanced(labels)")
-    num_samples: int | None = None
-
-    def __attrs_post_init__(self) -> None:
-        check_count(self.num_samples, "ClassBalanced(num_samples)", 1, optional=True)
-
-    def bind(self, dataset: Any) -> Order:
-        """See `Order.bind`."""
-        return bind_values(self, dataset, "labels")
-
-    def arrange(self, length: int, seed: int, epoch: int) -> Arrangement:
-        """The order of an epoch; see `Order.arrange`."""
-        labels = bound(self.labels, "ClassBalanced(labels)", length)
-        if not length:
-            return Identity(0)
-        _, of = np.unique(labels, return_inverse=True)
-        members = np.split(np.argsort(of, kind="stable"), np.cumsum(np.bincount(of))[:-1])
-        orders = [Subset(samples) for samples in members]
-        parts = make_parts(orders, [length] * len(orders), seed, offset=False)
-        return endless(parts, Pattern((1,) * len(parts), seed), self.num_samples or length, epoch)

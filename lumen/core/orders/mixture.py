@@ -18,22 +18,20 @@ _LONGEST = 1000  # places in a block: weights are met to a thousandth, or exactl
 _BLOCKS = 0x626C6F63  # keeps the blocks' keys apart from other uses of the seed
 
 
-def quotas(weights: Sequence[float], sizes: Sequence[int]) -> tuple[int, ...]:
+def quotas(weights: Sequence[float]) -> tuple[int, ...]:
     """How many places of a block each part gets: the shortest block that meets the weights exactly, else a long one.
 
     Args:
         weights: Of each part, > 0, in any unit.
-        sizes: Samples of each part, > 0: no part gets more places than it has samples.
 
     Example:
-        >>> quotas([0.7, 0.2, 0.1], [1000, 1000, 1000])
+        >>> quotas([0.7, 0.2, 0.1])
         (7, 2, 1)
-        >>> quotas([1.0, 999.0], [5, 100])
-        (1, 99)
     """
     shares = np.asarray(weights, dtype=np.float64)
+    shares = shares / shares.max()
     shares = shares / shares.sum()
-    longest = max(len(shares), min(_LONGEST, int(min(size / share for size, share in zip(sizes, shares, strict=True)))))
+    longest = max(len(shares), _LONGEST)
     for places in range(len(shares), longest + 1):
         exact = shares * places
         if np.abs(exact - np.rint(exact)).max() < 1e-9 and exact.min() > 0.5:
@@ -41,7 +39,7 @@ def quotas(weights: Sequence[float], sizes: Sequence[int]) -> tuple[int, ...]:
     counts = np.maximum(1, np.floor(shares * longest)).astype(np.int64)
     rest = np.argsort(-(shares * longest - counts), kind="stable")
     counts[rest[: max(0, longest - int(counts.sum()))]] += 1
-    return tuple(int(min(count, size)) for count, size in zip(counts, sizes, strict=True))
+    return tuple(int(count) for count in counts)
 
 
 @attrs.frozen
@@ -51,7 +49,6 @@ class Pattern:
     Args:
         counts: Places of each part in a block, > 0.
         seed: Of the order inside the blocks.
-        key: Further numbers that choose the order, such as an epoch.
 
     Example:
         >>> parts, turns = Pattern((2, 1), seed=0).at(np.arange(6))
@@ -61,7 +58,6 @@ class Pattern:
 
     counts: tuple[int, ...]
     seed: int
-    key: tuple[int, ...] = ()
 
     @property
     def block(self) -> int:
@@ -80,7 +76,7 @@ class Pattern:
         blocks, slots = np.divmod(places, self.block)
         some, which = np.unique(blocks, return_inverse=True)
         cells = some[:, None] * self.block + np.arange(self.block, dtype=np.int64)
-        order = np.argsort(hashes(cells, self.seed, _BLOCKS, *self.key), axis=1, kind="stable")
+        order = np.argsort(hashes(cells, self.seed, _BLOCKS), axis=1, kind="stable")
         counts = np.asarray(self.counts, dtype=np.int64)
         parts = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
         firsts = np.cumsum(counts) - counts
@@ -143,14 +139,17 @@ def make_parts(orders: Sequence[Order], lengths: Sequence[int], seed: int, *, of
     return tuple(parts)
 
 
-def taken(parts: Sequence[Part], which: Integers, turns: Integers, first_laps: Sequence[int]) -> Integers:
-    """The samples of some turns of some parts; a part that is through starts again in a new order.
+def taken(
+    parts: Sequence[Part], which: Integers, turns: Integers, first_laps: Sequence[int], *, again: bool = True
+) -> Integers:
+    """The samples of some turns of some parts; a part that is through starts again.
 
     Args:
         parts: The parts.
         which: The part of each place, int64, shape [k].
         turns: Which of its samples in turn, int64, shape [k].
         first_laps: The pass of each part that turn 0 belongs to.
+        again: It starts again in a new order; else in the same.
     """
     samples = np.empty_like(turns)
     for number in np.unique(which):
@@ -160,6 +159,6 @@ def taken(parts: Sequence[Part], which: Integers, turns: Integers, first_laps: S
         got = np.empty_like(places)
         for lap in np.unique(laps):
             now = laps == lap
-            got[now] = part.lap(int(lap) + first_laps[number]).at(places[now])
+            got[now] = part.lap(int(lap) * again + first_laps[number]).at(places[now])
         samples[here] = got + part.offset
     return samples

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from lumen.core.orders.base import Arrangement, Given, Order, Sequential, Table, bound, check_order, whole
-from lumen.core.orders.keys import bind_values, given_field
+from lumen.core.orders.base import Arrangement, Given, Order, Sequential, Table, bound, check_flag, check_order, whole
+from lumen.core.orders.keys import Meaning, bind_values, given_field
 
 
 @attrs.frozen
@@ -29,16 +29,17 @@ class Sorted(Order):
         [1, 3, 2, 0]
     """
 
-    by: Given = given_field("Sorted(by)")
+    by: Given = given_field("Sorted(by)", Meaning.SIZE)
     descending: bool = attrs.field(default=False, kw_only=True)
     of: Order = attrs.field(factory=Sequential, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
+        check_flag(self.descending, "Sorted(descending)")
         check_order(self.of, "Sorted(of)")
 
     def bind(self, dataset: Any) -> Order:
         """See `Order.bind`."""
-        return bind_values(self, dataset, "by")
+        return bind_values(self, dataset, "by", Meaning.SIZE)
 
     def arrange(self, length: int, seed: int, epoch: int) -> Arrangement:
         """The order of an epoch; see `Order.arrange`."""

@@ -14,31 +14,36 @@ from lumen.core.orders.base import (
     Shuffled,
     Table,
     check_count,
+    check_flag,
     check_order,
     whole,
 )
+from lumen.core.orders.keys import Picked
 from lumen.core.permute import Integers, permutation
 from lumen.errors import ConfigError
 
+_ALLOWED = "different sample numbers >= 0, or a truth value for each sample"
 
-def _indices(given: Any) -> Integers:
-    allowed = "different sample numbers >= 0, or a truth value for each sample"
-    array = np.asarray(given)
-    if array.ndim == 1 and array.dtype.kind == "b":
-        array = np.flatnonzero(array)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+
+def _indices(given: Any) -> Any:
+    """Sample numbers, or truth values, as they were given."""
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ConfigError("Subset(indices)", got=str(error), allowed=_ALLOWED) from None
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
         raise ConfigError(
-            "Subset(indices)", got=f"an array of {array.dtype}, shape {list(array.shape)}", allowed=allowed
+            "Subset(indices)", got=f"an array of {array.dtype}, shape {list(array.shape)}", allowed=_ALLOWED
         )
-    indices: Integers = array.astype(np.int64)
-    if indices.size and indices.min() < 0:
-        raise ConfigError("Subset(indices)", got=int(indices.min()), allowed=allowed)
-    if len(np.unique(indices)) != len(indices):
+    array = array.astype(bool if array.dtype.kind == "b" else np.int64)
+    if array.dtype.kind != "b" and array.size and array.min() < 0:
+        raise ConfigError("Subset(indices)", got=int(array.min()), allowed=_ALLOWED)
+    if array.dtype.kind != "b" and len(np.unique(array)) != len(array):
         raise ConfigError(
-            "Subset(indices)", got="a sample twice", allowed=allowed, do="To see samples more often use Weighted."
+            "Subset(indices)", got="a sample twice", allowed=_ALLOWED, do="To see samples more often use Weighted."
         )
-    indices.flags.writeable = False
-    return indices
+    array.flags.writeable = False
+    return array
 
 
 @attrs.frozen
@@ -65,27 +70,27 @@ class Subset(Order):
 
     def bind(self, dataset: Any) -> Order:
         """See `Order.bind`; the order below sees the subset only."""
-        picked = None if dataset is None else _Picked(dataset, self.indices)
+        picked = None if dataset is None else Picked(dataset, self._samples(len(dataset)))
         return attrs.evolve(self, order=self.order.bind(picked))
+
+    def _samples(self, length: int) -> Integers:
+        if self.indices.dtype.kind == "b":
+            if len(self.indices) != length:
+                raise ConfigError(
+                    "Subset(indices)",
+                    got=f"{len(self.indices)} truth values",
+                    allowed=f"one for each of {length} samples",
+                )
+            return np.flatnonzero(self.indices).astype(np.int64)
+        if self.indices.size and self.indices.max() >= length:
+            raise ConfigError("Subset(indices)", got=int(self.indices.max()), allowed=f"sample numbers below {length}")
+        samples: Integers = self.indices
+        return samples
 
     def arrange(self, length: int, seed: int, epoch: int) -> Arrangement:
         """The order of an epoch; see `Order.arrange`."""
-        if self.indices.size and self.indices.max() >= length:
-            raise ConfigError("Subset(indices)", got=int(self.indices.max()), allowed=f"sample numbers below {length}")
-        return _Composed(self.order.arrange(len(self.indices), seed, epoch), Table(self.indices))
-
-
-class _Picked:
-    """Some samples of a dataset, as one."""
-
-    def __init__(self, dataset: Any, indices: Integers) -> None:
-        self.dataset, self.indices = dataset, indices
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.dataset[int(self.indices[index])]
+        samples = self._samples(length)
+        return _Composed(self.order.arrange(len(samples), seed, epoch), Table(samples))
 
 
 @attrs.frozen
@@ -158,6 +163,7 @@ class Fold(Order):
 
     def __attrs_post_init__(self) -> None:
         check_count(self.k, "Fold(k)", 2)
+        check_flag(self.train, "Fold(train)")
         check_count(self.fold, "Fold(fold)", 0)
         check_count(self.seed, "Fold(seed)", 0)
         if self.fold >= self.k:
@@ -179,4 +185,4 @@ class Fold(Order):
         if self.order is None or dataset is None:
             return self
         samples = whole(_FoldTable(len(dataset), self.k, self.fold, self.train, self.seed))
-        return attrs.evolve(self, order=self.order.bind(_Picked(dataset, samples)))
+        return attrs.evolve(self, order=self.order.bind(Picked(dataset, samples)))

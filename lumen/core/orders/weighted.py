@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from lumen.core.orders.base import Arrangement, Given, Identity, Order, Table, Values, bound, check_count
-from lumen.core.orders.keys import bind_values, given_field
+from lumen.core.orders.base import Arrangement, Given, Identity, Order, Table, Values, bound, check_count, check_flag
+from lumen.core.orders.keys import Meaning, bind_values, given_field
 from lumen.core.permute import Integers, hashes
 from lumen.errors import ConfigError
 
@@ -33,16 +33,17 @@ class Weighted(Order):
         True
     """
 
-    weights: Given = given_field("Weighted(weights)")
+    weights: Given = given_field("Weighted(weights)", Meaning.NUMBER)
     num_samples: int | None = None
     replacement: bool = attrs.field(default=True, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_count(self.num_samples, "Weighted(num_samples)", 1, optional=True)
+        check_flag(self.replacement, "Weighted(replacement)")
 
     def bind(self, dataset: Any) -> Order:
         """See `Order.bind`."""
-        return bind_values(self, dataset, "weights")
+        return bind_values(self, dataset, "weights", Meaning.NUMBER)
 
     def arrange(self, length: int, seed: int, epoch: int) -> Arrangement:
         """The order of an epoch; see `Order.arrange`."""
@@ -56,7 +57,7 @@ class Weighted(Order):
         if not some:
             raise ConfigError("Weighted(weights)", got="all 0", allowed="at least one weight > 0")
         if self.replacement:
-            return _Drawn(self.num_samples or length, np.cumsum(weights, dtype=np.float64), seed, epoch)
+            return _Drawn(self.num_samples or length, np.cumsum(weights / weights.max()), seed, epoch)
         count = some if self.num_samples is None else self.num_samples
         if count > some:
             raise ConfigError(
@@ -75,9 +76,13 @@ def _uniform(places: Integers, *key: int) -> Values:
 
 
 def _drawn_once(weights: Values, count: int, seed: int, epoch: int) -> Integers:
-    """Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006: the least of log(u) / -w."""
+    """Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006: the least of -log(u) / w.
+
+    By the logarithm of that, which neither very small nor very large weights take out of range.
+    """
     some = np.flatnonzero(weights > 0).astype(np.int64)
-    waits = -np.log1p(-_uniform(some, seed, epoch, _WEIGHTED)) / weights[some]
+    with np.errstate(divide="ignore"):  # a random number of 0 comes first
+        waits = np.log(-np.log1p(-_uniform(some, seed, epoch, _WEIGHTED))) - np.log(weights[some])
     return some[np.argsort(waits, kind="stable")[:count]]
 
 

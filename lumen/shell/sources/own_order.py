@@ -89,7 +89,7 @@ class OwnOrder(Strided):
         with_states = ((batch, self._snapshot()) for batch in batches)
         for (batch, state), last in with_last_of(with_states, left):
             drawn.append((state, last))
-            yield batch
+            yield [int(sample) for sample in batch]  # a tensor sent to a forked worker hangs it
 
     def _snapshot(self) -> Any:
         return copy.deepcopy(self._keeper.state_dict()) if self._keeper is not None else None
