@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import lumen
+from lumen.core.loading import DECISIONS
 
 ROOT = Path(lumen.__file__).parent
 PROJECT = Path(__file__).parent.parent
@@ -58,6 +59,17 @@ def test_the_examples_of_a_page_run_one_after_the_other(page: Path, tmp_path: Pa
         check=False,
     )
     assert run.returncode == 0, run.stderr
+
+
+def test_the_table_of_loaders_is_the_one_that_decides() -> None:
+    page = PROJECT / "docs" / "data.md"
+    if not page.exists():
+        pytest.skip("the checkout is not here: lumen is tested as installed")
+    rows = [
+        f"| {case.value} | {one.__name__.lower()} | {several.__name__.lower()} |"
+        for case, (one, several) in DECISIONS.items()
+    ]
+    assert "\n".join(rows) in page.read_text()
 
 
 def test_the_readme_has_the_two_commands_and_ci_runs_the_second() -> None:

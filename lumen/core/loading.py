@@ -1,21 +1,13 @@
 """The dataloader transformation: what is done with a user's loader, as a value.
 
-| loader                                                     | one rank | several ranks |
-|------------------------------------------------------------|----------|---------------|
-| DataLoader over a map-style dataset, Paddle's samplers or an order of lumen's | rebuild | rebuild |
-| the same with a sampler or batch sampler of the user's     | keep     | stride        |
-| the same with a sampler that deals to just these ranks itself | keep  | keep          |
-| the same with a sampler that deals to another number of ranks | refuse | refuse       |
-| DataLoader over an IterableDataset                         | keep     | stride        |
-| a subclass of DataLoader with its own iteration, a list of ready batches, anything to iterate anew | keep | stride |
-| a generator, another framework's loader, a dataset, anything empty | refuse | refuse |
-
-Where data are not to be dealt to the ranks (`use_distributed_sampler=False`), all ranks do what one rank does.
+`DECISIONS` is the table; where data are not to be dealt to the ranks (`use_distributed_sampler=False`), all ranks do
+what one rank does.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 import attrs
 
@@ -141,6 +133,32 @@ class Refuse:
 
 LoaderPlan = Rebuild | Stride | Keep | Refuse
 
+
+class Case(enum.Enum):
+    """What matters of a loader: the rows of the table."""
+
+    SAMPLED = "DataLoader over a map-style dataset, in an order of Paddle's samplers or of lumen's"
+    OWN_ORDER = "the same with any other sampler or batch sampler"
+    DEALT = "the same with a sampler that deals to just these ranks itself"
+    DEALT_OTHERWISE = "the same with a sampler that deals to another number of ranks"
+    ITERABLE = "DataLoader over an `IterableDataset`"
+    ITERATED = (
+        "a subclass of DataLoader with its own iteration, ready batches, anything that can be iterated anew"
+    )
+    UNUSABLE = "a generator, another framework's loader, a dataset, anything empty"
+
+
+DECISIONS: Mapping[Case, tuple[type, type]] = {
+    Case.SAMPLED: (Rebuild, Rebuild),
+    Case.OWN_ORDER: (Keep, Stride),
+    Case.DEALT: (Keep, Keep),
+    Case.DEALT_OTHERWISE: (Refuse, Refuse),
+    Case.ITERABLE: (Keep, Stride),
+    Case.ITERATED: (Keep, Stride),
+    Case.UNUSABLE: (Refuse, Refuse),
+}
+"""What is done with each kind of loader on one rank, and on several."""
+
 _INSTEAD = {
     LoaderKind.ONCE: "Give a list of batches, or a paddle.io.DataLoader: an epoch must be able to start again.",
     LoaderKind.DATASET: "Wrap it: paddle.io.DataLoader(dataset, batch_size=...).",
@@ -150,6 +168,27 @@ _INSTEAD = {
 }
 _AGAIN = "it cannot be entered in the middle: a resume reads its first batches again and drops them"
 _EVERYWHERE = ", and each rank reads all of them"
+
+
+def case_of(facts: LoaderFacts, world: World, *, distribute: bool = True) -> Case:
+    """The row of the table that a loader belongs to.
+
+    Args:
+        facts: What was seen of it.
+        world: The ranks.
+        distribute: Whether data are to be dealt to them.
+    """
+    if facts.kind in _INSTEAD or facts.length == 0 or (facts.own_sampler and facts.batches == 0):
+        return Case.UNUSABLE
+    if facts.kind is LoaderKind.ITERABLE:
+        return Case.ITERABLE
+    if facts.kind is not LoaderKind.MAP:
+        return Case.ITERATED
+    if not facts.own_sampler:
+        return Case.SAMPLED
+    if facts.ranks in (None, 1) or not distribute:
+        return Case.OWN_ORDER
+    return Case.DEALT if facts.ranks == world.size else Case.DEALT_OTHERWISE
 
 
 def plan_loader(facts: LoaderFacts, world: World, policy: LoaderPolicy) -> LoaderPlan:
@@ -167,39 +206,37 @@ def plan_loader(facts: LoaderFacts, world: World, policy: LoaderPolicy) -> Loade
         >>> plan_loader(LoaderFacts(kind=LoaderKind.ONCE), World.single(), LoaderPolicy(training=True)).got
         'a generator, which can be iterated only once'
     """
-    kind = facts.kind
-    if kind in _INSTEAD:
-        return Refuse(got=_named(facts), reason=_INSTEAD[kind])
-    if facts.length == 0 or (facts.own_sampler and facts.batches == 0):
-        return Refuse(got=f"{kind.value} that is empty", reason="Give at least one sample.")
-    if kind is LoaderKind.MAP and not facts.own_sampler:
+    case = case_of(facts, world, distribute=policy.distribute)
+    several = world.size > 1 and policy.distribute
+    decision = DECISIONS[case][several]
+    if decision is Refuse:
+        return _refused(facts, case, world)
+    if decision is Rebuild:
         return _rebuild(facts, policy)
     if policy.order is not None:
         return Refuse(
             got=f"{type(policy.order).__name__} for {_named(facts)}, which has an order of its own",
             reason="Leave one of them out.",
         )
-    if kind is LoaderKind.MAP and facts.ranks is not None and policy.distribute:
-        return _dealt_by_itself(facts, world)
     loses = ""
-    if kind in (LoaderKind.ITERABLE, LoaderKind.SUBCLASS, LoaderKind.STREAM) and not facts.stateful:
-        loses = _AGAIN + (_EVERYWHERE if world.size > 1 and policy.distribute else "")
-    if world.size == 1 or not policy.distribute:
-        return Keep(loses=loses)
-    return Stride(every=world.size, offset=world.rank, loses=loses)
+    if facts.kind in (LoaderKind.ITERABLE, LoaderKind.SUBCLASS, LoaderKind.STREAM) and not facts.stateful:
+        loses = _AGAIN + (_EVERYWHERE if several else "")
+    return Stride(every=world.size, offset=world.rank, loses=loses) if decision is Stride else Keep(loses=loses)
+
+
+def _refused(facts: LoaderFacts, case: Case, world: World) -> Refuse:
+    if case is Case.DEALT_OTHERWISE:
+        return Refuse(
+            got=f"{_named(facts)} whose sampler deals to {facts.ranks} ranks, on {world.size}",
+            reason="Let it deal to all ranks of the run, or to none: lumen deals a plain sampler's batches itself.",
+        )
+    if facts.kind in _INSTEAD:
+        return Refuse(got=_named(facts), reason=_INSTEAD[facts.kind])
+    return Refuse(got=f"{facts.kind.value} that is empty", reason="Give at least one sample.")
 
 
 def _named(facts: LoaderFacts) -> str:
     return f"{facts.kind.value} ({facts.type_name})" if facts.type_name else facts.kind.value
-
-
-def _dealt_by_itself(facts: LoaderFacts, world: World) -> LoaderPlan:
-    if facts.ranks in (1, world.size):
-        return Keep() if facts.ranks == world.size else Stride(every=world.size, offset=world.rank)
-    return Refuse(
-        got=f"{_named(facts)} whose sampler deals to {facts.ranks} ranks, on {world.size}",
-        reason="Let it deal to all ranks of the run, or to none: lumen deals the batches of a plain sampler itself.",
-    )
 
 
 def _rebuild(facts: LoaderFacts, policy: LoaderPolicy) -> LoaderPlan:
