@@ -15,6 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("lumen", deadline=None)  # nothing is timed in tests
+settings.load_profile("lumen")
 
 OWN = ("PYTEST_CURRENT_TEST",)  # pytest sets it around each phase of a test
 GRACE = 5.0  # seconds that a thread or a child which was told to end may take

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -256,7 +256,6 @@ def test_quotas_meet_decimals_exactly_and_others_to_a_thousandth() -> None:
     assert np.abs(np.array(got) / sum(got) - np.array([np.pi, np.e, 1]) / (np.pi + np.e + 1)).max() < 1e-3
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(0, 4), st.sampled_from([None, 1.0, 3.0]))
 def test_a_mixture_that_stops_at_the_first_repeats_nothing_and_goes_on_in_the_next_epoch(
     sizes: list[int], number: int, temperature: float | None

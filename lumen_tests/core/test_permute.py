@@ -14,7 +14,7 @@ from lumen.core.permute import LARGEST, Permutation, permutation
 from lumen.errors import ConfigError
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 5000), st.integers(0, 2**64), st.integers(0, 1000))
 def test_an_order_is_a_bijection_of_its_range(n: int, seed: int, epoch: int) -> None:
     whole = permutation(n, seed, epoch)[:]
@@ -22,7 +22,7 @@ def test_an_order_is_a_bijection_of_its_range(n: int, seed: int, epoch: int) -> 
     np.testing.assert_array_equal(np.sort(whole), np.arange(n))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(1, 4000), st.integers(0, 99), st.data())
 def test_a_slice_is_that_part_of_the_whole(n: int, seed: int, data: st.DataObject) -> None:
     start, stop = data.draw(st.integers(0, n)), data.draw(st.integers(0, n))

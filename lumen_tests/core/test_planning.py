@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumen.core import planning
@@ -121,7 +121,6 @@ def test_a_run_ends_exactly_where_the_policy_says(policy: Policy, epochs: list[i
     assert batches[-1].close.checkpoint or stop is None  # the last state is never lost
 
 
-@settings(deadline=None)
 @given(policies(), lengths, sizes, st.sets(st.integers(1, 20)), asked)
 def test_resume_is_a_suffix(policy: Policy, epochs: list[int], size: Any, refused: set[int], requests: Any) -> None:
     """From the state at any closed window the rest of the run is planned as if it had never stopped."""

@@ -39,7 +39,7 @@ def policies(draw: st.DrawFn) -> Policy:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(policies(), st.integers(1, 17), st.integers(1, 3), st.booleans(), st.integers(1, 8))
 def test_a_quiet_stretch_has_the_plans_and_the_progress_of_its_batches(
     policy: Policy, length: int, epochs: int, alone: bool, size: int

@@ -117,7 +117,7 @@ def test_golden_batches_with_a_dropped_tail() -> None:
     assert taken(config, 2, Cursor()) == [[[0, 2], [4, 6]], [[1, 3], [5, 7]]]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(configurations(), sizes, st.integers(0, 3), st.data())
 def test_an_epoch_is_dealt_whole_in_order_and_evenly(
     config: SamplerConfig, size: int, epoch: int, data: st.DataObject
@@ -161,7 +161,7 @@ def test_an_epoch_is_dealt_whole_in_order_and_evenly(
         assert [rows[i % size][i // size] for i in range(len(together))] == [order[place % count] for place in places]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.sampled_from(list(ORDERS)),
     st.integers(1, 300),

@@ -60,7 +60,7 @@ def test_a_new_name_widens_the_file_and_keeps_what_is_there(logger: CSVLogger) -
 
 @given(st.lists(st.floats(), min_size=1, max_size=5))
 @example([-0.0])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_float_reads_back_as_itself(tmp_path_factory: pytest.TempPathFactory, values: list[float]) -> None:
     logger = CSVLogger(tmp_path_factory.mktemp("logs"))
     logger.log_metrics({f"m{i}": value for i, value in enumerate(values)}, at(1))
