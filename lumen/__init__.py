@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lumen.callbacks.lr_monitor import LearningRateMonitor as LearningRateMonitor
     from lumen.callbacks.model_checkpoint import ModelCheckpoint as ModelCheckpoint
     from lumen.callbacks.progress_bar import ProgressBar as ProgressBar
+    from lumen.core.strategy import FleetStrategy as FleetStrategy
     from lumen.datamodule import DataModule as DataModule
     from lumen.errors import CheckpointError as CheckpointError
     from lumen.errors import ConfigError as ConfigError
@@ -42,6 +43,7 @@ _PLACES = {
     "LearningRateMonitor": "lumen.callbacks.lr_monitor",
     "ModelCheckpoint": "lumen.callbacks.model_checkpoint",
     "ProgressBar": "lumen.callbacks.progress_bar",
+    "FleetStrategy": "lumen.core.strategy",
     "DataModule": "lumen.datamodule",
     "CheckpointError": "lumen.errors",
     "ConfigError": "lumen.errors",

@@ -142,9 +142,7 @@ class Case(enum.Enum):
     DEALT = "the same with a sampler that deals to just these ranks itself"
     DEALT_OTHERWISE = "the same with a sampler that deals to another number of ranks"
     ITERABLE = "DataLoader over an `IterableDataset`"
-    ITERATED = (
-        "a subclass of DataLoader with its own iteration, ready batches, anything that can be iterated anew"
-    )
+    ITERATED = "a subclass of DataLoader with its own iteration, ready batches, anything that can be iterated anew"
     UNUSABLE = "a generator, another framework's loader, a dataset, anything empty"
 
 

@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 from lumen.core.devices import DevicePlan
+from lumen.core.strategy import FleetStrategy
 from lumen.core.world import World
 from lumen.errors import WorldError
 from lumen.shell.launcher import follow_supervisor
@@ -83,12 +84,13 @@ class Cluster:
 _connected: list[Cluster] = []
 
 
-def connect(plan: DevicePlan, world: World) -> Cluster:
+def connect(plan: DevicePlan, world: World, strategy: FleetStrategy) -> Cluster:
     """Sets this rank's device and connects the ranks, once in a process; `fleet.init` done outside is recognised.
 
     Args:
         plan: The devices that the Trainer was asked for.
         world: The ranks, as the environment describes them.
+        strategy: What `fleet.init` is given.
 
     Raises:
         WorldError: The process is connected to other ranks or devices already, or the devices asked for are not as many
@@ -106,7 +108,7 @@ def connect(plan: DevicePlan, world: World) -> Cluster:
     follow_supervisor()
     place = _set_device(plan, world)
     if world.size > 1 and not paddle.distributed.is_initialized():
-        _init_fleet(plan.kind)
+        _init_fleet(plan.kind, strategy)
     cluster = Cluster(world, place, plan.kind)
     _connected.append(cluster)
     return cluster
@@ -146,7 +148,7 @@ def _set_device(plan: DevicePlan, world: World) -> Any:
     return paddle.CUDAPlace(device)
 
 
-def _init_fleet(kind: str) -> None:
+def _init_fleet(kind: str, strategy: FleetStrategy) -> None:
     """`fleet.init` without the lines that it prints on every rank."""
     backend = os.environ.get("PADDLE_DISTRI_BACKEND")
     if kind == "cpu" and backend not in ("gloo", "auto", None):
@@ -155,7 +157,12 @@ def _init_fleet(kind: str) -> None:
         warnings.simplefilter("ignore")
         from paddle.distributed import fleet
 
-        fleet.init(is_collective=True, log_level="ERROR")
+        fleet.init(
+            role_maker=strategy.role_maker,
+            is_collective=strategy.is_collective,
+            strategy=strategy.distributed_strategy,
+            log_level="ERROR",
+        )
 
 
 def make_deterministic() -> None:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from lumen.core.strategy import FleetStrategy
 from lumen.errors import ModuleError
 from lumen.shell.paddle_shim import paddle
 
@@ -29,22 +30,40 @@ class StepLayer(paddle.nn.Layer):
 
 # Wrapping a layer a second time crashes Paddle, also when the first wrapper is gone (dangling hooks of its reducer):
 # a wrapper, once made, is kept for the life of the process.
-_wrapped: dict[int, Any] = {}
+_wrapped: dict[int, tuple[Any, FleetStrategy]] = {}
 
 
-def wrap_once(module: Any, kind: type[StepLayer]) -> Any:
+def wrap_once(module: Any, strategy: FleetStrategy) -> Any:
     """The `DataParallel` around this module's training step; the same one at every call.
 
+    Args:
+        module: The user's module.
+        strategy: The options of `DataParallel`.
+
     Raises:
-        ModuleError: No parameter of the module is trainable.
+        ModuleError: No parameter of the module is trainable, or it was wrapped with other options before.
     """
-    layer = _wrapped.get(id(module))
-    if layer is None:
-        if not any(not parameter.stop_gradient for parameter in module.parameters()):
+    if id(module) in _wrapped:
+        layer, before = _wrapped[id(module)]
+        if before != strategy:
             raise ModuleError(
-                "module", got="no trainable parameter", allowed="at least one", do="Leave stop_gradient of one False."
+                "strategy",
+                got="other options of DataParallel than in an earlier fit of the same module",
+                allowed="the same, since Paddle cannot wrap a module twice",
+                do="Use one strategy for all fits, or gradient_sync='at_step'.",
             )
-        layer = _wrapped[id(module)] = paddle.DataParallel(kind(module))
+        return layer
+    if not any(not parameter.stop_gradient for parameter in module.parameters()):
+        raise ModuleError(
+            "module", got="no trainable parameter", allowed="at least one", do="Leave stop_gradient of one False."
+        )
+    layer = paddle.DataParallel(
+        StepLayer(module),
+        comm_buffer_size=strategy.comm_buffer_size,
+        last_comm_buffer_size=strategy.last_comm_buffer_size,
+        find_unused_parameters=strategy.find_unused_parameters,
+    )
+    _wrapped[id(module)] = layer, strategy
     return layer
 
 

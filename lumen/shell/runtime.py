@@ -11,11 +11,13 @@ from lumen.core.planning import StepPlan
 from lumen.core.policy import Clip
 from lumen.core.progress import Progress
 from lumen.core.requests import check_kinds
+from lumen.core.strategy import FleetStrategy
 from lumen.errors import ModuleError
 from lumen.loop.runtime import Fetched, Hooks, Stage
 from lumen.shell import numbers
 from lumen.shell.cluster import Cluster
-from lumen.shell.layers import StepLayer, call_style, wrap_once
+from lumen.shell.gradients import GradientSync, Overlap, gradient_sync
+from lumen.shell.layers import call_style
 from lumen.shell.optimizers import OptimizerSetup, optimizer_parameters
 from lumen.shell.paddle_shim import gpu_count, paddle
 from lumen.shell.precision import Precision, clipper
@@ -42,6 +44,7 @@ class PaddleRuntime:
         precision: How the run computes.
         streams: The randomness of the run.
         batch_size_of: Samples in a batch.
+        strategy: How the ranks work together.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class PaddleRuntime:
         precision: Precision,
         streams: Streams,
         batch_size_of: Callable[[Any], int],
+        strategy: FleetStrategy,
     ) -> None:
         self.cluster = cluster
         self.world = cluster.world
@@ -60,11 +64,12 @@ class PaddleRuntime:
         self.streams = streams
         self.hooks = {}
         self.batch_size = batch_size_of
+        self.strategy = strategy
         self.setup: OptimizerSetup | None = None
         self.eval_sources: Sequence[tuple[Source, int | None]] = ()
         self.sanity_limit = -1
         self._train: TrainData | None = None
-        self._layer: Any = None
+        self._sync: GradientSync
         self._evaluation = contextlib.ExitStack()
         self._eval_step: Callable[..., Any] = lambda *_: None
         self._eval_arity = 1
@@ -105,12 +110,9 @@ class PaddleRuntime:
         self._clip = clipper(clip.value, clip.algorithm) if clip is not None else None
         self._train = TrainData(source, limit, self.world, self.gather)
         self._takes_index = call_style(self.module, "training_step", optional=("batch_idx",)) > 1
-        if self.world.size > 1:
-            self._layer = wrap_once(self.module, StepLayer)
-            self._step = self._layer
-            self._scoped = True
-        else:
-            self._step = self.module.training_step
+        self._sync = gradient_sync(self.module, self.world, self.strategy, self.cluster.kind)
+        self._step = self._sync.step
+        self._scoped = self.precision.casts or isinstance(self._sync, Overlap)
         self._checked = False
 
     # -- data -------------------------------------------------------------------------------------------------------
@@ -146,8 +148,7 @@ class PaddleRuntime:
     def forward_backward(self, batch: Any, batch_idx: int, plan: StepPlan) -> Any:
         """One batch's forward and backward."""
         if self._scoped:
-            # no_sync is read by Paddle in forward, and only there
-            with self._local(plan), self.precision.autocast():
+            with self._sync.forward_scope(last=plan.sync_grads), self.precision.autocast():
                 outputs = self._step(batch, batch_idx) if self._takes_index else self._step(batch)
         else:
             outputs = self._step(batch, batch_idx) if self._takes_index else self._step(batch)
@@ -164,13 +165,6 @@ class PaddleRuntime:
         for call in self._after_backward:
             call()
         return outputs
-
-    def _local(self, plan: StepPlan) -> contextlib.AbstractContextManager[Any]:
-        """Where the gradients of a batch stay on its rank."""
-        if self._layer is None or plan.sync_grads:
-            return contextlib.nullcontext()
-        context: contextlib.AbstractContextManager[Any] = self._layer.no_sync()
-        return context
 
     def _check(self, loss: Any, outputs: Any) -> None:
         """Refuses what Paddle would run backward on without a word."""
@@ -202,6 +196,7 @@ class PaddleRuntime:
         """Unscale, rescale, clip, step, clear."""
         optimizer, precision = self._optimizer, self.precision
         parameters = optimizer_parameters(optimizer)
+        self._sync.reduce(parameters)  # before the scaler looks: all ranks must find the same infinities
         found_inf = precision.scaler is not None and precision.unscale([optimizer])
         if plan.grad_rescale != 1.0:
             _rescale(parameters, plan.grad_rescale)

@@ -11,6 +11,7 @@ from lumen.callbacks.base import Callback
 from lumen.core.arguments import Arguments
 from lumen.core.devices import plan_devices
 from lumen.core.orders.base import Order, check_order
+from lumen.core.strategy import FleetStrategy, make_strategy
 from lumen.errors import ConfigError, did_you_mean
 from lumen.loggers.base import Logger
 from lumen.loop.evaluating import evaluate
@@ -64,6 +65,7 @@ class Trainer(RunView):
             generator when a fit starts, so that `lumen.seed_everything` decides it.
         sampler: The order of the training samples, such as `lumen.data.Bucketed("length")`, for a DataLoader that has
             none of its own. Default: as its `shuffle` says.
+        strategy: How several ranks work together: "auto", or a `lumen.FleetStrategy`.
 
     Raises:
         ConfigError: An argument is unknown, wrong, or contradicts another.
@@ -104,6 +106,7 @@ class Trainer(RunView):
         use_distributed_sampler: bool = True,
         seed: int | None = None,
         sampler: Order | None = None,
+        strategy: str | FleetStrategy = "auto",
         **unknown: NoReturn,
     ) -> None:
         super().__init__()
@@ -136,6 +139,7 @@ class Trainer(RunView):
         if sampler is not None:
             check_order(sampler, "sampler")
         self.sampler = sampler
+        self.strategy = make_strategy(strategy)
         self.given_seed = seed
         self.seed = seed
         self.device_plan = plan_devices(accelerator, devices, gpus=gpu_count())

@@ -161,7 +161,7 @@ class Session:
             launcher.launch(plan)
         if self._trainer.arguments.deterministic:
             make_deterministic()
-        return connect(plan, world)
+        return connect(plan, world, self._trainer.strategy)
 
     def _seed(self, cluster: Cluster, checkpoint: Checkpoint | None) -> int:
         if checkpoint is not None:
@@ -173,7 +173,7 @@ class Session:
         trainer = self._trainer
         precision = Precision(trainer.arguments.precision, on_gpu=trainer.device_plan.kind == "gpu")
         streams = Streams(trainer.seed or 0, cluster.world.rank)
-        runtime = PaddleRuntime(cluster, module, precision, streams, module.batch_size_of)
+        runtime = PaddleRuntime(cluster, module, precision, streams, module.batch_size_of, trainer.strategy)
         word = "val" if self._stage is Stage.FIT else self._inputs.word
         used = []
         for source in evaluation:

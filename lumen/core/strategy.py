@@ -1,0 +1,125 @@
+"""FleetStrategy: how the ranks of a run work together, as a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from lumen.errors import ConfigError, did_you_mean
+
+SYNCS = ("auto", "overlap", "at_step")
+_OVERLAP_ONLY = {"find_unused_parameters": False, "comm_buffer_size": 25, "last_comm_buffer_size": 1}
+
+
+@attrs.frozen(init=False)
+class FleetStrategy:
+    """How the ranks connect, and how their gradients come together.
+
+    Args:
+        gradient_sync: "overlap": Paddle's `DataParallel` reduces gradients while backward goes on. "at_step": each rank
+            runs backward alone, and one fused all-reduce before the optimizer's step averages what all have; a gradient
+            that a rank lacks counts as zero, so unused, frozen and late-used parameters, several forwards and several
+            optimizers are right. "auto": "at_step" on CPUs, "overlap" on GPUs.
+        find_unused_parameters: Let `DataParallel` look for parameters without a gradient; with "overlap" only.
+        comm_buffer_size: Megabytes of gradients that `DataParallel` reduces at once, > 0; with "overlap" only.
+        last_comm_buffer_size: The same for the last of them.
+        distributed_strategy: A `paddle.distributed.fleet.DistributedStrategy` for `fleet.init`.
+        role_maker: A role maker for `fleet.init`.
+        is_collective: True; parameter servers are not supported.
+
+    Raises:
+        ConfigError: A name is unknown, a value is out of range, or two of them contradict each other.
+
+    Example:
+        >>> FleetStrategy(gradient_sync="at_step").sync("gpu")
+        'at_step'
+        >>> FleetStrategy(gradient_snc="at_step")
+        Traceback (most recent call last):
+        lumen.errors.ConfigError: FleetStrategy(gradient_snc=...): got 'at_step'. Did you mean 'gradient_sync'?
+    """
+
+    gradient_sync: str
+    find_unused_parameters: bool
+    comm_buffer_size: float
+    last_comm_buffer_size: float
+    distributed_strategy: Any
+    role_maker: Any
+    is_collective: bool
+
+    def __init__(
+        self,
+        *,
+        gradient_sync: str = "auto",
+        find_unused_parameters: bool = False,
+        comm_buffer_size: float = 25,
+        last_comm_buffer_size: float = 1,
+        distributed_strategy: Any = None,
+        role_maker: Any = None,
+        is_collective: bool = True,
+        **unknown: Any,
+    ) -> None:
+        names = [field.name for field in attrs.fields(FleetStrategy)]
+        for name, value in unknown.items():
+            raise ConfigError(f"FleetStrategy({name}=...)", got=value, do=did_you_mean(name, names))
+        self.__attrs_init__(
+            gradient_sync,
+            find_unused_parameters,
+            comm_buffer_size,
+            last_comm_buffer_size,
+            distributed_strategy,
+            role_maker,
+            is_collective,
+        )
+
+    def __attrs_post_init__(self) -> None:
+        if self.gradient_sync not in SYNCS:
+            raise ConfigError("gradient_sync", got=self.gradient_sync, do=did_you_mean(str(self.gradient_sync), SYNCS))
+        if not isinstance(self.find_unused_parameters, bool):
+            raise ConfigError("find_unused_parameters", got=self.find_unused_parameters, allowed="True or False")
+        for name in ("comm_buffer_size", "last_comm_buffer_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+                raise ConfigError(name, got=value, allowed="a number of megabytes > 0")
+        if self.is_collective is not True:
+            raise ConfigError(
+                "is_collective",
+                got=self.is_collective,
+                allowed="True",
+                do="Parameter servers keep the weights in other processes, which a step of lumen knows nothing of.",
+            )
+        changed = [name for name, default in _OVERLAP_ONLY.items() if getattr(self, name) != default]
+        if changed and self.gradient_sync == "at_step":
+            raise ConfigError(
+                f"{changed[0]} with gradient_sync",
+                got=f"{getattr(self, changed[0])} with 'at_step'",
+                allowed="gradient_sync='overlap', which alone has it",
+                do="At the step every gradient is averaged, in one buffer, whichever parameters were used.",
+            )
+
+    def sync(self, kind: str) -> str:
+        """How gradients come together: "overlap" or "at_step".
+
+        Args:
+            kind: Of the devices, "cpu" or "gpu".
+        """
+        if self.gradient_sync != "auto":
+            return self.gradient_sync
+        chosen = any(getattr(self, name) != default for name, default in _OVERLAP_ONLY.items())
+        return "overlap" if kind == "gpu" or chosen else "at_step"
+
+
+def make_strategy(given: Any) -> FleetStrategy:
+    """The strategy that the Trainer was given.
+
+    Args:
+        given: "auto" or a `FleetStrategy`.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if isinstance(given, FleetStrategy):
+        return given
+    if given == "auto":
+        return FleetStrategy()
+    raise ConfigError("strategy", got=given, allowed="'auto' or a lumen.FleetStrategy(...)")

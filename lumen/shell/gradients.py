@@ -1,0 +1,144 @@
+"""Gradients over ranks: reduced by Paddle while backward goes on, or all at once before the step."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from lumen.core.strategy import FleetStrategy
+from lumen.core.world import World
+from lumen.shell.layers import wrap_once
+from lumen.shell.paddle_shim import paddle
+
+_NOTHING = contextlib.nullcontext()
+
+
+class GradientSync(Protocol):
+    """How the gradients of several ranks come together.
+
+    Attributes:
+        step: The training step to call.
+    """
+
+    step: Callable[..., Any]
+
+    def forward_scope(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
+        """The context of a batch's forward.
+
+        Args:
+            last: Whether the batch closes its window.
+        """
+
+    def reduce(self, parameters: Sequence[Any]) -> None:
+        """Averages the gradients over the ranks; every rank calls it before the step.
+
+        Args:
+            parameters: Those of the optimizer.
+        """
+
+
+class Alone:
+    """One rank: there is nothing to do.
+
+    Args:
+        module: The user's module.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.step = module.training_step
+
+    def forward_scope(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
+        """See `GradientSync.forward_scope`."""
+        return _NOTHING
+
+    def reduce(self, parameters: Sequence[Any]) -> None:
+        """See `GradientSync.reduce`."""
+
+
+class Overlap(Alone):
+    """Paddle's `DataParallel`: buckets of gradients are reduced while backward goes on.
+
+    Args:
+        module: The user's module.
+        strategy: Its options.
+    """
+
+    def __init__(self, module: Any, strategy: FleetStrategy) -> None:
+        self._layer = wrap_once(module, strategy)
+        self.step = self._layer
+
+    def forward_scope(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
+        """See `GradientSync.forward_scope`; `no_sync` is read by Paddle in forward, and only there."""
+        return _NOTHING if last else self._layer.no_sync()
+
+
+class AtStep(Alone):
+    """Backward on each rank alone, then one all-reduce of all gradients before the step.
+
+    Args:
+        module: The user's module; it begins with rank 0's parameters and buffers, those that are not saved included.
+        size: The number of ranks.
+    """
+
+    def __init__(self, module: Any, size: int) -> None:
+        super().__init__(module)
+        self._size = size
+        with paddle.no_grad():
+            _fused([*module.parameters(), *module.buffers()], lambda flat: paddle.distributed.broadcast(flat, src=0))
+
+    def reduce(self, parameters: Sequence[Any]) -> None:
+        """See `GradientSync.reduce`.
+
+        The buffer's layout depends on the parameters alone, not on which of them a rank used: beside the gradients
+        goes, for each parameter, whether this rank has one. What no rank has stays without a gradient.
+        """
+        trained = [parameter for parameter in parameters if not parameter.stop_gradient]
+        if not trained:
+            return
+        have = [parameter.grad is not None for parameter in trained]
+        with paddle.no_grad():
+            counts = paddle.to_tensor([1.0 if one else 0.0 for one in have])
+            gradients = [
+                parameter.grad if one else paddle.zeros(parameter.shape, dtype=parameter.dtype)
+                for parameter, one in zip(trained, have, strict=True)
+            ]
+            _fused([counts, *gradients], self._average)
+            if not all(have):
+                used = (counts * self._size).tolist()
+                for parameter, gradient, one, ranks in zip(trained, gradients, have, used, strict=True):
+                    if not one and ranks > 0.5:
+                        parameter.grad = gradient
+
+    def _average(self, flat: Any) -> None:
+        paddle.distributed.all_reduce(flat)
+        flat.scale_(1.0 / self._size)
+
+
+def _fused(tensors: Iterable[Any], act: Callable[[Any], None]) -> None:
+    """Does something with many tensors as one, in place; those of one type are laid behind each other."""
+    kinds: dict[Any, list[Any]] = {}
+    for tensor in tensors:
+        if math.prod(tensor.shape):
+            kinds.setdefault(tensor.dtype, []).append(tensor)
+    for some in kinds.values():
+        flat = paddle.concat([tensor.flatten() for tensor in some])
+        act(flat)
+        pieces = paddle.split(flat, [math.prod(tensor.shape) for tensor in some])
+        for tensor, piece in zip(some, pieces, strict=True):
+            tensor.copy_(piece.reshape(tensor.shape), False)
+
+
+def gradient_sync(module: Any, world: World, strategy: FleetStrategy, kind: str) -> GradientSync:
+    """How the gradients of this run come together.
+
+    Args:
+        module: The user's module.
+        world: The ranks.
+        strategy: What the user chose.
+        kind: Of the devices, "cpu" or "gpu".
+    """
+    if world.size == 1:
+        return Alone(module)
+    return Overlap(module, strategy) if strategy.sync(kind) == "overlap" else AtStep(module, world.size)
