@@ -130,15 +130,14 @@ def _fused(tensors: Iterable[Any], act: Callable[[Any], None]) -> None:
             tensor.copy_(piece.reshape(tensor.shape), False)
 
 
-def gradient_sync(module: Any, world: World, strategy: FleetStrategy, kind: str) -> GradientSync:
+def gradient_sync(module: Any, world: World, strategy: FleetStrategy) -> GradientSync:
     """How the gradients of this run come together.
 
     Args:
         module: The user's module.
         world: The ranks.
         strategy: What the user chose.
-        kind: Of the devices, "cpu" or "gpu".
     """
     if world.size == 1:
         return Alone(module)
-    return Overlap(module, strategy) if strategy.sync(kind) == "overlap" else AtStep(module, world.size)
+    return Overlap(module, strategy) if strategy.sync == "overlap" else AtStep(module, world.size)
