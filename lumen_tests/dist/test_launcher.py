@@ -19,6 +19,7 @@ pytestmark = pytest.mark.dist
 PROGRAM = """
 import os, sys, time
 from lumen.core.devices import plan_devices
+from lumen.core.strategy import FleetStrategy
 from lumen.core.world import world_from_env
 from lumen.shell import launcher
 from lumen.shell.cluster import connect
@@ -30,7 +31,7 @@ def main(what, folder):
     if world.size == 1:
         launcher.launch(plan, grace=2.0)
     open(os.path.join(folder, f"pid-{world.rank}"), "w").write(str(os.getpid()))
-    cluster = connect(plan, world)
+    cluster = connect(plan, world, FleetStrategy())
     if what == "report":
         print("args", sys.argv[1:], sys.flags.utf8_mode, sys.flags.optimize, cluster.gather(world.rank), flush=True)
     elif what == "exit 0" and world.rank == 1:
