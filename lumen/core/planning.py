@@ -179,13 +179,14 @@ def advance(progress: Progress, plan: StepPlan, *, stepped: bool, samples: int =
 def stop_reason(policy: Policy, progress: Progress, asked: Agreed = NO_AGREED) -> StopReason | None:
     """Why the run is over at this point; None if it is not.
 
-    A request to stop waits until `min_epochs` and `min_steps` are reached; a limit does not.
+    A request to stop waits until `min_epochs` and `min_steps` are reached; a limit does not, nor does a signal.
     """
     if policy.max_steps is not None and progress.step >= policy.max_steps:
         return StopReason.MAX_STEPS
     if policy.max_epochs is not None and progress.epoch >= policy.max_epochs:
         return StopReason.MAX_EPOCHS
-    if asked.stop and progress.epoch >= policy.min_epochs and progress.step >= policy.min_steps:
+    enough = progress.epoch >= policy.min_epochs and progress.step >= policy.min_steps
+    if asked.stop and (enough or asked.signal):
         return StopReason.REQUEST
     return None
 

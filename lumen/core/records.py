@@ -16,8 +16,10 @@ from lumen.core.requests import Request
 from lumen.core.world import World
 from lumen.errors import CheckpointError
 
-VERSION = 1
+VERSION = 2
 """Of the records; a change of a type's fields needs a new one, and a way to read the old."""
+
+_LATER = {1: {"signal"}}  # fields that records of an old version have not: they get their defaults
 
 T = TypeVar("T")
 _TYPES: dict[str, type] = {kind.__name__: kind for kind in (Progress, TrainState, Request, World, Cut)}
@@ -76,15 +78,18 @@ def from_record(record: Mapping[str, Any], kind: type[T]) -> T:
     name = kind.__name__
     if not isinstance(record, Mapping) or record.get("type") != name:
         raise CheckpointError(f"a record of {name}", got=record.get("type") if isinstance(record, Mapping) else record)
-    if record.get("version") != VERSION:
+    version = record.get("version")
+    if version != VERSION and version not in _LATER:
         raise CheckpointError(
             f"a record of {name}",
-            got=f"version {record.get('version')}",
+            got=f"version {version}",
             allowed=f"version {VERSION}",
             do="Read it with the lumen that wrote it.",
         )
     fields = record.get("fields")
     known = set(_fields(kind))
+    if isinstance(fields, Mapping):
+        known -= (_LATER.get(version, set()) if isinstance(version, int) else set()) - set(fields)
     if not isinstance(fields, Mapping) or set(fields) != known:
         wrong = sorted(known.symmetric_difference(fields if isinstance(fields, Mapping) else ()))
         raise CheckpointError(

@@ -22,12 +22,14 @@ class Request:
         save: Write a checkpoint after this step.
         reason: Why, as a sentence; shown when the run stops.
         seconds: The rank's own training time, in seconds.
+        signal: The signal that asks, which waits for no `min_epochs`; 0: none.
     """
 
     stop: bool = False
     save: bool = False
     reason: str = ""
     seconds: float = 0.0
+    signal: int = 0
 
 
 Agreed = NewType("Agreed", Request)
@@ -54,6 +56,7 @@ def merge(first: Request, second: Request) -> Request:
         save=first.save or second.save,
         reason=_BETWEEN.join(reason for reason in reasons if reason),
         seconds=max(first.seconds, second.seconds),
+        signal=max(first.signal, second.signal),
     )
 
 

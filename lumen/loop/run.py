@@ -38,6 +38,7 @@ class Run:
         accumulate: Batches per window.
         window: Batches in the window that is open.
         held: What this rank asked for since the ranks last shared their requests.
+        signal: The signal that the ranks agreed to stop for; 0: none.
         epoch: Number of the epoch in hand, from 0, until all that belongs to it is done; None outside of training.
         base_seconds: Training time of the runs that this one goes on from.
     """
@@ -57,6 +58,7 @@ class Run:
         self.base_seconds = state.progress.seconds
         self.started = runtime.clock()
         self.reason = ""
+        self.signal = 0
         self.epoch: int | None = None
         self.saving = False
         self.counts_seconds = policy.counts_seconds

@@ -109,5 +109,6 @@ def _agree(run: Run) -> None:
     agreed = agree(request for request, _ in gathered)
     if agreed.stop:
         run.reason = agreed.reason
+        run.signal = agreed.signal
     if agreed is not NO_AGREED:
         run.asked = agree([run.asked, agreed])

@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 from lumen.core.devices import DevicePlan
 from lumen.core.world import Launch, rank_environments
@@ -26,8 +26,11 @@ from lumen.errors import LaunchError
 _REPORT = "LUMEN_REPORT_FOLDER"
 _SUPERVISOR = "LUMEN_SUPERVISOR_PID"
 _POLL = 0.05
+_SAVING = 60.0  # seconds that ranks which were asked to stop get to agree on a step and to save
 _TAIL = 60  # lines kept of each rank, for a failure before it could report
 _PR_SET_PDEATHSIG = 1
+# exit codes of ranks that were asked to stop
+_ASKED = {128 + one: one.name for one in (signal.SIGTERM, signal.SIGUSR1)}
 
 
 def launch(plan: DevicePlan, *, grace: float = 5.0) -> NoReturn:
@@ -141,10 +144,15 @@ def _supervise(plan: DevicePlan, command: list[str], folder: Path, grace: float)
     ports = _free_ports(len(plan.ids))
     variables = rank_environments(Launch(kind=plan.kind, ids=plan.ids, ports=ports))
     common = {**os.environ, _REPORT: str(folder), _SUPERVISOR: str(os.getpid())}
-    previous = (
-        signal.signal(signal.SIGTERM, _terminate) if threading.current_thread() is threading.main_thread() else None
-    )
     ranks: list[_Rank] = []
+
+    def forward(number: int, _: object) -> None:
+        for one in ranks:
+            one.process.send_signal(number)
+
+    handlers: dict[int, Any] = {signal.SIGTERM: _terminate, signal.SIGUSR1: forward}
+    in_main = threading.current_thread() is threading.main_thread()
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items() if in_main}
     try:
         for rank, own in enumerate(variables):
             ranks.append(_Rank(rank, command, {**common, **own}))
@@ -160,12 +168,12 @@ def _supervise(plan: DevicePlan, command: list[str], folder: Path, grace: float)
     except _Terminated:
         for one in ranks:
             one.process.terminate()
-        _end(ranks, grace)
+        _end(ranks, max(grace, _SAVING))
         return 143
     finally:
         _end(ranks, 0.0)
-        if previous is not None:
-            signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _wait(ranks: Sequence[_Rank]) -> list[_Rank]:
@@ -204,6 +212,9 @@ def _blame(ended: Sequence[_Rank], ranks: Sequence[_Rank], folder: Path) -> _Ran
     first = next(rank for rank in ended if rank.process.returncode)
     if reports:
         first = ranks[int(reports[0].stem.removeprefix("rank-"))]
+    if not reports and first.process.returncode in _ASKED:
+        sys.stderr.write(f"lumen: stopped by {_ASKED[first.process.returncode]}\n")
+        return first
     for rank in ranks:
         code = rank.process.returncode
         early = " before that" if code == 0 and rank in ended else ""

@@ -18,6 +18,7 @@ from lumen.loop.evaluating import evaluate
 from lumen.loop.fitting import fit
 from lumen.loop.runtime import Stage
 from lumen.shell.paddle_shim import gpu_count
+from lumen.shell.signals import STOP_SIGNALS, signal_numbers
 from lumen.trainer.inputs import Inputs
 from lumen.trainer.parts import make_callbacks, make_loggers
 from lumen.trainer.session import Session
@@ -66,6 +67,8 @@ class Trainer(RunView):
         sampler: The order of the training samples, such as `lumen.data.Bucketed("length")`, for a DataLoader that has
             none of its own. Default: as its `shuffle` says.
         strategy: How several ranks work together: "auto", or a `lumen.FleetStrategy`.
+        stop_signals: Signals on which a fit saves, stops at a step that all ranks agree on, and ends the program with
+            the exit code 128 + the signal's number; on a second one it ends at once. Empty: none.
 
     Raises:
         ConfigError: An argument is unknown, wrong, or contradicts another.
@@ -107,6 +110,7 @@ class Trainer(RunView):
         seed: int | None = None,
         sampler: Order | None = None,
         strategy: str | FleetStrategy = "auto",
+        stop_signals: Sequence[str] = STOP_SIGNALS,
         **unknown: NoReturn,
     ) -> None:
         super().__init__()
@@ -140,6 +144,7 @@ class Trainer(RunView):
             check_order(sampler, "sampler")
         self.sampler = sampler
         self.strategy = make_strategy(strategy)
+        self.stop_signals = signal_numbers(stop_signals)
         self.given_seed = seed
         self.seed = seed
         self.device_plan = plan_devices(accelerator, devices, gpus=gpu_count())
@@ -169,10 +174,14 @@ class Trainer(RunView):
 
         Raises:
             LumenError: Something is missing or wrong; nothing was trained.
+            SystemExit: A signal asked the run to stop: it was saved, and is closed.
         """
         inputs = Inputs(Stage.FIT, train_dataloaders, val_dataloaders, datamodule)
         with Session(self, module, inputs, ckpt_path) as run:
             fit(run, sanity=self.arguments.num_sanity_val_steps != 0 and self.ckpt_path is None)
+        number = run.signal or run.held.signal
+        if number:
+            raise SystemExit(128 + number)
 
     def validate(
         self,

@@ -32,6 +32,7 @@ from lumen.shell.paddle_shim import paddle
 from lumen.shell.precision import Precision
 from lumen.shell.rng import Streams
 from lumen.shell.runtime import PaddleRuntime
+from lumen.shell.signals import StopSignals
 from lumen.shell.sources.base import Source, least
 from lumen.trainer.checks import check_method, check_module
 from lumen.trainer.inputs import Inputs
@@ -64,6 +65,7 @@ class Session:
         self._sources: list[Source] = []
         self._run: Run | None = None
         self._set_up = False
+        self._signals: StopSignals | None = None
         self._logged_beside: str | None = None
 
     def __enter__(self) -> Run:
@@ -133,6 +135,9 @@ class Session:
         run.eval_loaders = len(runtime.eval_sources)
         run.write = self._write  # type: ignore[method-assign]
         module._log = run.logbook.log
+        if stage is Stage.FIT:
+            self._signals = StopSignals(trainer.stop_signals, run.ask)
+            self._signals.__enter__()
         self._begin(run, cluster, module, checkpoint)
         return run
 
@@ -255,6 +260,8 @@ class Session:
         """Closes everything, whatever of it fails; the first error is raised if the run itself had none."""
         trainer, module, data = self._trainer, self._trainer.module, self._inputs.datamodule
         trainer.running = False
+        if self._signals is not None:
+            self._signals.__exit__(None, None, None)
         todo: list[Callable[[], object]] = [source.close for source in self._sources]
         if self._set_up and module is not None:
             table = dispatch_table(trainer.callbacks, module, Module, (trainer, module))
