@@ -26,7 +26,7 @@ def with_last(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
 
 
 def chunks(size: int, items: Iterable[T]) -> Iterator[tuple[T, ...]]:
-    """The items in tuples of `size`; the last one may be shorter.
+    """The items in tuples of `size`; the last one may be shorter. No item is read before its tuple is asked for.
 
     Args:
         size: >= 1.
@@ -36,7 +36,9 @@ def chunks(size: int, items: Iterable[T]) -> Iterator[tuple[T, ...]]:
         >>> list(chunks(2, "abc"))
         [('a', 'b'), ('c',)]
     """
-    yield from toolz.partition_all(size, items)
+    iterator = iter(items)
+    while part := tuple(toolz.take(size, iterator)):
+        yield part
 
 
 def dealt(items: Iterable[T], size: int, rank: int, *, fill: bool) -> Iterator[T]:

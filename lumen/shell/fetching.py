@@ -11,7 +11,7 @@ import numpy as np
 from lumen.core.permute import Integers
 from lumen.core.seeding import stream_key
 from lumen.shell.paddle_shim import paddle
-from lumen.shell.rng import seed_host
+from lumen.shell.rng import seed_worker
 from lumen.shell.sources.base import BeforeFetch
 
 from paddle.io.dataloader.collate import default_collate_fn, default_convert_fn  # isort: skip  # after the shim
@@ -40,6 +40,7 @@ class Fetch:
         self.collate = collate_of(loader, unbatched=unbatched)
         self.rank = rank
         self.seed = seed
+        self.splits = False
         self.unbatched = unbatched
         gather = find_gather(self.dataset) if loader.collate_fn is None and not unbatched else None
         self._gather = gather
@@ -50,18 +51,19 @@ class Fetch:
         """Whether a batch is one vectorised index, so that no worker need be started for it."""
         return self._gather is not None
 
-    def __call__(self, indices: Sequence[int], epoch: int) -> Any:
+    def __call__(self, indices: Any, epoch: int) -> Any:
         """The batch of these samples."""
         if self._gather is not None:
             return self._noted(self._gather, np.asarray(indices, dtype=np.int64), epoch)
+        indices = indices.tolist() if isinstance(indices, np.ndarray) else indices
         if self._several is not None:
-            return self.collate(self._noted(self._several, [int(index) for index in indices], epoch))
+            return self.collate(self._noted(self._several, list(indices), epoch))
         items = []
         for index in indices:
             try:
-                items.append(self.dataset[int(index)])
+                items.append(self.dataset[index])
             except Exception as error:
-                note(error, f"lumen: dataset[{int(index)}], epoch {epoch}, rank {self.rank}{worker_name()}")
+                note(error, f"lumen: dataset[{index!r}], epoch {epoch}, rank {self.rank}{worker_name()}")
                 raise
         return self.collate(items[0] if self.unbatched else items)
 
@@ -69,7 +71,7 @@ class Fetch:
         try:
             return read(indices)
         except Exception as error:
-            note(error, f"lumen: dataset{[int(i) for i in indices]}, epoch {epoch}, rank {self.rank}{worker_name()}")
+            note(error, f"lumen: dataset{list(indices)}, epoch {epoch}, rank {self.rank}{worker_name()}")
             raise
 
     def in_worker(self, epoch: int, number: int, indices: Sequence[int]) -> Any:
@@ -82,7 +84,7 @@ class Fetch:
             number: Of the batch in the epoch.
             indices: Its samples.
         """
-        seed_host(stream_key(self.seed, epoch, self.rank, "worker", number))
+        seed_worker(stream_key(self.seed, epoch, self.rank, "worker", number))
         return self(indices, epoch)
 
 
@@ -108,8 +110,11 @@ def find_gather(dataset: Any) -> Gather | None:
     if kind is paddle.io.TensorDataset:
         return (lambda indices: [rows_of(tensor, indices) for tensor in dataset.tensors]) if len(dataset) else None
     if kind is paddle.io.Subset:
-        inner, places = find_gather(dataset.dataset), np.asarray(dataset.indices, dtype=np.int64)
-        return None if inner is None else lambda indices: inner(places[indices])
+        inner = find_gather(dataset.dataset)
+        if inner is None:
+            return None
+        places = np.asarray(dataset.indices, dtype=np.int64) % max(1, len(dataset.dataset))  # they may be negative
+        return lambda indices: inner(places[indices])
     return bulk_method(dataset, "gather")
 
 

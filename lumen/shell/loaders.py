@@ -71,6 +71,8 @@ def _describe_dataloader(loader: Any, name: str) -> LoaderFacts:
             drop_last=bool(loader.drop_last),
             stateful=is_stateful(loader.dataset),
         )
+    if isinstance(sampler, Iterator) or isinstance(getattr(sampler, "sampler", None), Iterator):
+        return LoaderFacts(kind=LoaderKind.ONCE, type_name=f"the sampler of a {name}")
     order = getattr(sampler, "order", None)
     distributed = type(sampler) is io.DistributedBatchSampler
     inner = getattr(sampler, "sampler", None)
@@ -187,12 +189,12 @@ def combine(loaders: Any) -> CombinedLoader | None:
     """Several loaders as one, if that is what the user gave.
 
     Args:
-        loaders: A `CombinedLoader`, a dict, or a list of DataLoaders; a list of anything else is a list of batches.
+        loaders: A `CombinedLoader`, a dict, or a list with a DataLoader in it; any other list is a list of batches.
     """
     if isinstance(loaders, CombinedLoader):
         return loaders
     several = isinstance(loaders, dict) or (
-        isinstance(loaders, (list, tuple)) and all(isinstance(one, io.DataLoader) for one in loaders)
+        isinstance(loaders, (list, tuple)) and any(isinstance(one, io.DataLoader) for one in loaders)
     )
     return CombinedLoader(loaders) if several and loaders else None
 

@@ -120,6 +120,16 @@ def seed_host(key: int) -> None:
     random.seed(key)
 
 
+def seed_worker(key: int) -> None:
+    """Seeds all generators of a worker process: numpy's, Python's and Paddle's of the CPU.
+
+    Args:
+        key: From 0 to 2**32 - 1.
+    """
+    seed_host(key)
+    _cpu().manual_seed(key)
+
+
 @contextlib.contextmanager
 def host_isolated() -> Iterator[None]:
     """Sets numpy's and Python's global generators back afterwards, whatever happened inside."""
@@ -139,7 +149,7 @@ class OwnGenerators:
 
     Args:
         key: From 0 to 2**32 - 1.
-        device: Paddle's generators too, which a forked worker must not touch.
+        device: Paddle's generators of GPUs too, which a forked worker must not touch.
     """
 
     def __init__(self, key: int, *, device: bool) -> None:
@@ -148,31 +158,30 @@ class OwnGenerators:
         with host_isolated():
             random.seed(key)
             self._python = random.getstate()
-        self._paddle: list[Any] = []
+        outside = paddle_states(device=device)
         if device:
-            outside = paddle_states()
             paddle.seed(key)
-            self._paddle = paddle_states()
-            set_paddle_states(outside)
+        else:
+            _cpu().manual_seed(key)
+        self._paddle = paddle_states(device=device)
+        set_paddle_states(outside)
         self._outside: Any = None
         with self:
             np.random.seed(key)
 
     def __enter__(self) -> None:
-        self._outside = mtrand.get_bit_generator(), random.getstate(), paddle_states() if self._device else []
+        self._outside = mtrand.get_bit_generator(), random.getstate(), paddle_states(device=self._device)
         mtrand.set_bit_generator(self._numpy)
         random.setstate(self._python)
-        if self._device:
-            set_paddle_states(self._paddle)
+        set_paddle_states(self._paddle)
 
     def __exit__(self, *_: object) -> None:
         self._numpy, self._python = mtrand.get_bit_generator(), random.getstate()
         numpy, python, device = self._outside
         mtrand.set_bit_generator(numpy)
         random.setstate(python)
-        if self._device:
-            self._paddle = paddle_states()
-            set_paddle_states(device)
+        self._paddle = paddle_states(device=self._device)
+        set_paddle_states(device)
 
     def fingerprint(self) -> tuple[Any, ...]:
         """What changes when a number is drawn."""
@@ -188,7 +197,7 @@ def seeded(
     Args:
         values: It is asked for its iterator under those generators too.
         key: From 0 to 2**32 - 1.
-        device: Paddle's generators too, which a forked worker must not touch.
+        device: Paddle's generators of GPUs too, which a forked worker must not touch.
         ahead: How many values are read at once: the exchange of the generators takes about 25 us.
         probe: After so many values without a random number the generators are exchanged no more; None: always.
     """
@@ -217,9 +226,13 @@ def seeded(
         raise ended
 
 
-def paddle_states() -> list[Any]:
-    """The states of Paddle's generators: the CPU's, then those of the GPUs."""
-    return [_cpu().get_state(), *(paddle.get_cuda_rng_state() if gpu_count() else [])]
+def paddle_states(*, device: bool = True) -> list[Any]:
+    """The states of Paddle's generators: the CPU's, then those of the GPUs.
+
+    Args:
+        device: Those of the GPUs too.
+    """
+    return [_cpu().get_state(), *(paddle.get_cuda_rng_state() if device and gpu_count() else [])]
 
 
 def _rebuilt(kind: Any, plain: list[Any]) -> Any:

@@ -17,7 +17,7 @@ from lumen.core.world import World
 from lumen.errors import DataError
 from lumen.shell.fetching import collate_of, note, worker_name
 from lumen.shell.paddle_shim import paddle
-from lumen.shell.rng import capture_host, host_isolated, restore_host, seed_host, seeded
+from lumen.shell.rng import capture_host, host_isolated, restore_host, seed_host, seed_worker, seeded
 from lumen.shell.workers import Opaque
 
 from paddle.io.dataloader import worker as paddle_worker  # isort: skip  # after the shim
@@ -99,8 +99,8 @@ class StreamReader:
         self._world, self._rank, self._seed, self._tail = world, rank, seed, tail
         self._stateful = is_stateful(loader.dataset)
         self.starts: dict[int, Mapping[str, Any]] = {}
-        self.turns: dict[int, int] = {}
-        self._epoch = -1
+        self._pass = -1
+        self.splits = False
         self._read: Iterator[tuple[Chunk, dict[str, Any]]] = iter(())
         self._position = 0
         self._stream = WHOLE
@@ -117,22 +117,25 @@ class StreamReader:
                     batch = self._batch(chunk, epoch)
                 yield batch, chunk.total, {WHOLE: place}
 
-    def in_worker(self, epoch: int, number: int, order: int) -> Any:  # noqa: ARG002 - a protocol's argument
+    def in_worker(self, epoch: int, number: int, order: tuple[int, int]) -> Any:  # noqa: ARG002 - a protocol's argument
         """One batch; see `lumen.shell.workers.Work`.
 
         Args:
             epoch: The epoch.
             number: Of the batch in the epoch.
-            order: Its number since the epoch went on.
+            order: The number of the pass (an epoch may be read again), and of the batch in it; -1: none is wanted.
         """
-        if self._epoch != epoch:
-            self._epoch, self._position = epoch, -1
+        this_pass, wanted = order
+        if wanted < 0:  # it only takes this worker's turn
+            return Opaque(None)
+        if self._pass != this_pass:
+            self._pass, self._position = this_pass, -1
             info = paddle.io.get_worker_info()
             self._read = self._chunks(epoch, info)
         for chunk, place in self._read:
             self._position += 1
             # of a stream that all workers read, each takes the batches that it is asked for
-            if self._stream != WHOLE or self._position == order:
+            if self._stream != WHOLE or self._position == wanted:
                 if not chunk.samples:
                     break
                 return self._batch(chunk, epoch), chunk.total, Opaque({self._stream: place})
@@ -141,18 +144,18 @@ class StreamReader:
     def _batch(self, chunk: Chunk, epoch: int) -> Any:
         # by its place, not by the worker or the number of batches before it: the same on a resume
         place = chunk.position, 0 if self._stream == WHOLE else int(self._stream) + 1
-        seed_host(stream_key(self._seed, epoch, self._rank, "worker", *place))
+        seed_worker(stream_key(self._seed, epoch, self._rank, "worker", *place))
         return self._collate(chunk.samples[0] if self.unbatched else chunk.samples)
 
     def _chunks(self, epoch: int, real: Any) -> Iterator[tuple[Chunk, dict[str, Any]]]:
         key = stream_key(self._seed, epoch, 0, "worker")
         info = None
         if real is not None:
-            # the first batch of a resume is that of the worker whose turn it was
-            count = int(real.num_workers)
-            number = (int(real.id) + self.turns.get(epoch, 0)) % count
+            number, count = int(real.id), int(real.num_workers)
             own = stream_key(self._seed, epoch, 0, "worker", number, count)
             info = _WorkerInfo(number, count, self._dataset, own)
+            if self.splits:
+                key = own
         start = self.starts.get(epoch, {})
         reading = seeded(self._dealt(epoch, info, start), key, device=real is None)
         while True:
@@ -183,7 +186,7 @@ class StreamReader:
             stream = self._noted(iter(self._dataset), 0, epoch)
             next(itertools.islice(stream, position, position), None)
         first = next(stream, _NOTHING)
-        self._stream = str(info.number) if info is not None and info.looked else WHOLE
+        self._stream = str(info.number) if info is not None and (info.looked or self.splits) else WHOLE
         if start and self._stream not in start and (self._stream == WHOLE) != (WHOLE in start):
             raise DataError(
                 f"{type(self._dataset).__name__}.__iter__",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from multiprocessing import reduction
 from typing import Any, Protocol
 
 import attrs
@@ -15,6 +17,8 @@ from lumen.errors import DataError
 from lumen.shell.fetching import note
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.transfer import is_array, map_leaves
+
+from paddle.io.dataloader import worker as paddle_worker  # isort: skip  # after the shim
 
 _KEPT = (
     "use_shared_memory",
@@ -27,11 +31,18 @@ _KEPT = (
 )
 
 
+_LARGE = 100_000  # items or bytes beyond which a value is not compared by its contents
 _GRACE = 2.0  # seconds that a worker gets to end by itself
 
 
 class Work(Protocol):
-    """What a worker does for each batch."""
+    """What a worker does for each batch.
+
+    Attributes:
+        splits: Set in a worker: its start gave the dataset a part of its own.
+    """
+
+    splits: bool
 
     def in_worker(self, epoch: int, number: int, order: Any) -> Any:
         """Makes a batch, in a worker process.
@@ -54,6 +65,16 @@ class Opaque:
         self.value = value
 
 
+class _Sealed:
+    """What is pickled here and now: a value that cannot be is an error where it was made, not a hang of the queue."""
+
+    def __init__(self, value: Any) -> None:
+        self.sent = bytes(reduction.ForkingPickler.dumps(value))
+
+    def open(self) -> Any:
+        return reduction.ForkingPickler.loads(self.sent)
+
+
 class _Failure:
     """An error of a worker, on its way to the main process."""
 
@@ -62,10 +83,8 @@ class _Failure:
         self.error: Exception | None = error
 
     def __getstate__(self) -> dict[str, Any]:
-        from multiprocessing import reduction  # what sends it
-
         try:
-            reduction.ForkingPickler.dumps(self.error)
+            reduction.ForkingPickler.loads(reduction.ForkingPickler.dumps(self.error))
         except Exception:  # noqa: BLE001 - whatever pickling a user's exception raises
             return {"text": self.text, "error": None}
         return {"text": self.text, "error": self.error}
@@ -114,17 +133,42 @@ class _Batches(paddle.io.Dataset):
 
 
 class _Start:
-    """The user's `worker_init_fn`; an error of it comes with the first batch, since Paddle only says "killed"."""
+    """The start of a worker: it sees the user's dataset as its own, and runs the user's `worker_init_fn`.
 
-    def __init__(self, start: Callable[[int], Any], batches: _Batches) -> None:
-        self.start, self.batches = start, batches
+    An error of that function comes with the first batch, since Paddle only says "killed". An iterable dataset that the
+    function changed, or for which it looked which worker this is, gives each worker a part of its own.
+    """
+
+    def __init__(self, loader: Any, batches: _Batches) -> None:
+        self.loader, self.batches = loader, batches
 
     def __call__(self, number: int) -> None:
+        dataset, start = self.loader.dataset, self.loader.worker_init_fn
+        info = paddle_worker._worker_info
+        vars(info)["dataset"] = dataset
+        if start is None:
+            return
+        before = _attributes(dataset)
         try:
-            self.start(number)
+            start(number)
         except Exception as error:  # noqa: BLE001 - it is raised in the main process
             note(error, f"lumen: in worker_init_fn, worker {number}")
             self.batches.failed_start = _Failure(error)
+        self.batches.work.splits = _attributes(dataset) != before
+
+
+def _attributes(dataset: Any) -> dict[str, Any]:
+    """What a dataset holds, to be compared; large values by their identity."""
+    return {name: _digest(value) for name, value in vars(dataset).items()} if hasattr(dataset, "__dict__") else {}
+
+
+def _digest(value: Any) -> Any:
+    if getattr(value, "nbytes", 0) > _LARGE or (hasattr(value, "__len__") and len(value) > _LARGE):
+        return id(value)
+    try:
+        return bytes(reduction.ForkingPickler.dumps(value))
+    except Exception:  # noqa: BLE001 - whatever pickling a user's object raises
+        return id(value)
 
 
 def _only(items: list[Any]) -> Any:
@@ -151,13 +195,13 @@ def _pack(batch: Any) -> list[Any]:
         return _Slot(len(arrays) - 1)
 
     nesting = map_leaves(batch, is_array, taken)
-    return [*(arrays or [np.zeros(1, "float32")]), Opaque(nesting)]
+    return [*(arrays or [np.zeros(1, "float32")]), _Sealed(nesting)]
 
 
 def _unpack(sent: list[Any]) -> Any:
     """The batch that `_pack` took apart."""
     *arrays, nesting = sent
-    return map_leaves(nesting.value, lambda value: isinstance(value, _Slot), lambda slot: arrays[slot.index])
+    return map_leaves(nesting.open(), lambda value: isinstance(value, _Slot), lambda slot: arrays[slot.index])
 
 
 def open_pool(loader: Any, work: Work) -> WorkerPool | None:
@@ -206,8 +250,7 @@ class WorkerPool:
         self._tickets = _Tickets()
         settings = {name: getattr(loader, name) for name in _KEPT if hasattr(loader, name)}
         batches = _Batches(work)
-        if loader.worker_init_fn is not None:
-            settings["worker_init_fn"] = _Start(loader.worker_init_fn, batches)
+        settings["worker_init_fn"] = _Start(loader, batches)
         self._loader = paddle.io.DataLoader(
             batches,
             batch_sampler=self._tickets,
@@ -232,6 +275,8 @@ class WorkerPool:
         tickets.orders, tickets.epoch, tickets.first = orders, epoch, first
         tickets.count = count if count is not None else sys.maxsize
         state = np.random.get_state()
+        if self._loader._iterator is not None:  # persistent workers: an epoch begins with the first of them again
+            self._loader._iterator._workers_idx_cycle = itertools.cycle(range(self._loader.num_workers))
         # garbage of this process must not be collected in the workers: the destructor of a reader of Paddle's waits
         # there for a thread that the fork did not copy, for ever (seen on 3.3.1)
         gc.freeze()

@@ -47,6 +47,19 @@ def test_chunks(items: list[int], size: int) -> None:
     assert all(len(part) == size for part in parts[:-1])
 
 
+def test_a_round_is_read_when_it_is_asked_for_and_no_sooner() -> None:
+    read: list[int] = []
+
+    def reading() -> Iterator[int]:
+        for item in range(9):
+            read.append(item)
+            yield item
+
+    mine = dealt(reading(), 3, 1, fill=True)
+    assert next(mine) == 1
+    assert read == [0, 1, 2]
+
+
 def test_keys_of_streams_and_batches_differ_and_never_change() -> None:
     keys = {
         stream_key(seed, epoch, rank, stream, *more)

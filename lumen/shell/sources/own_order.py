@@ -8,13 +8,17 @@ import itertools
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from lumen.core.loading import Keep, Stride
 from lumen.core.seeding import stream_key
+from lumen.core.seq import with_last
 from lumen.core.world import World
-from lumen.errors import CheckpointError
+from lumen.errors import CheckpointError, DataError
 from lumen.shell.fetching import Fetch, fetched
+from lumen.shell.paddle_shim import paddle
 from lumen.shell.rng import seeded
-from lumen.shell.sources.base import Item, Span, State, Strided, least, with_last_of
+from lumen.shell.sources.base import Item, Span, State, Strided, least
 from lumen.shell.streams import is_stateful
 from lumen.shell.transfer import batch_size_of
 from lumen.shell.workers import open_pool
@@ -62,34 +66,48 @@ class OwnOrder(Strided):
     def epoch(self, span: Span) -> Generator[Item, None, None]:
         """The rest of an epoch; see `Source.epoch`."""
         self._taken = skip = self.taken(span)
+        for part in (self._sampler, getattr(self._sampler, "sampler", None)):
+            if part is not None and hasattr(part, "set_epoch"):
+                part.set_epoch(span.epoch)
         kept = self.resumed(span).get("sampler")
         if kept is not None and self._keeper is not None:
             self._keeper.load_state_dict(kept)
             skip = 0
-        else:
-            for part in (self._sampler, getattr(self._sampler, "sampler", None)):
-                if part is not None and hasattr(part, "set_epoch"):
-                    part.set_epoch(span.epoch)
         # one that keeps its own place is asked for it at each batch
         ahead = 1 if self._keeper is not None else _AHEAD
         read = seeded(self._sampler, stream_key(self._seed, span.epoch, 0, "worker"), ahead=ahead)
         order = itertools.islice(read, skip, None)
-        left = least(self.left(span), span.left)
         # what belongs to a batch when it is drawn, not when it has been fetched: workers read ahead
         drawn: collections.deque[tuple[Any, bool]] = collections.deque()
-        mine = self._drawn(itertools.islice(self.mine(order), left), left, drawn)
+        left = least(self.left(span), span.left)
+        mine = self._drawn(self.mine(order), self.left(span), span.left, drawn)
         for data in fetched(mine, self._fetch, self._workers, span.epoch, span.batch, left, span.before_fetch):
             self._kept, last = drawn.popleft()
             self._taken += self._every
             yield data, batch_size_of(data) * self._every, last
 
     def _drawn(
-        self, batches: Iterator[Any], left: int | None, drawn: collections.deque[tuple[Any, bool]]
+        self,
+        batches: Iterator[Any],
+        announced: int | None,
+        limit: int | None,
+        drawn: collections.deque[tuple[Any, bool]],
     ) -> Iterator[Any]:
+        """The batches, up to a limit. One is read ahead: the sampler is run to its end, and its length is checked."""
         with_states = ((batch, self._snapshot()) for batch in batches)
-        for (batch, state), last in with_last_of(with_states, left):
-            drawn.append((state, last))
-            yield [int(sample) for sample in batch]  # a tensor sent to a forked worker hangs it
+        for number, ((batch, state), last) in enumerate(with_last(with_states), start=1):
+            if announced is not None and last != (number == announced):
+                raise DataError(
+                    f"{type(self._sampler).__name__}.__len__",
+                    got=f"{self._announced} batches, and {'fewer' if last else 'more'} came",
+                    allowed="as many as it gives",
+                    do="Correct it, or leave __len__ out: the end is then found by itself.",
+                )
+            ended = last or number == limit
+            drawn.append((self._snapshot() if last else state, ended))
+            yield [_plain(sample) for sample in batch]
+            if ended:
+                return
 
     def _snapshot(self) -> Any:
         return copy.deepcopy(self._keeper.state_dict()) if self._keeper is not None else None
@@ -113,3 +131,8 @@ class OwnOrder(Strided):
         """Ends the workers."""
         if self._workers is not None:
             self._workers.close()
+
+
+def _plain(sample: Any) -> Any:
+    """An index as an int where it is a number of numpy's or Paddle's (a tensor sent to a forked worker hangs it)."""
+    return int(sample) if isinstance(sample, (np.integer, paddle.Tensor)) else sample

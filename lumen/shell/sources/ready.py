@@ -9,6 +9,7 @@ from typing import Any
 from lumen.core.loading import Keep, Stride
 from lumen.core.seeding import stream_key
 from lumen.core.world import World
+from lumen.errors import DataError
 from lumen.shell.rng import seeded
 from lumen.shell.sources.base import Item, Span, Strided, least, told, with_last_of
 from lumen.shell.transfer import batch_size_of
@@ -46,9 +47,15 @@ class ReadyBatches(Strided):
             batches = seeded(batches, stream_key(self._seed, span.epoch, 0, "worker"), probe=_PROBE)
         rest = itertools.islice(batches, self._taken, None)
         mine = told(itertools.islice(self.mine(rest), left), span.batch, span.before_fetch)
-        size = 0
-        for number, (data, last) in enumerate(with_last_of(mine, left)):
-            if number == 0 or last:
-                size = batch_size_of(data) * self._every
+        number = 0
+        for data, last in with_last_of(mine, left):
+            number += 1
             self._taken += self._every
-            yield data, size, last
+            yield data, batch_size_of(data) * self._every, last
+        if left is not None and number < left and number:
+            raise DataError(
+                f"{type(self._loader).__name__}.__len__",
+                got=f"{self._announced} batches, and fewer came",
+                allowed="as many as it gives",
+                do="Correct it, or leave __len__ out: the end is then found by itself.",
+            )

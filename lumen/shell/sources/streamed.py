@@ -37,7 +37,7 @@ class Streamed(Source):
         self._workers = open_pool(loader, self._reader)
         self._count = loader.num_workers
         self._places: dict[str, Any] = {}
-        self._turn = 0
+        self._turn = self._passes = 0
         sampler = loader.batch_sampler
         whole = among.size * (1 if sampler is None else sampler.batch_size)
         self.batches = None if samples is None else samples // whole if tail is Tail.DROP else -(-samples // whole)
@@ -53,7 +53,6 @@ class Streamed(Source):
             self._places = {WHOLE: {"position": span.consumed}}
         self._turn = int(self.resumed(span).get("turn", 0))
         self._reader.starts = {span.epoch: dict(self._places)} if span.batch else {}
-        self._reader.turns = {span.epoch: self._turn}
         read = self._reader.in_process(span.epoch) if self._workers is None else self._from_workers(span)
         batches = told(itertools.islice(read, span.left), span.batch, span.before_fetch)
         for (data, samples, places), last in with_last_of(batches, None):
@@ -66,10 +65,14 @@ class Streamed(Source):
         ended: set[str] = set()
         over = False
 
-        def orders() -> Iterator[int]:
-            number = itertools.count()
+        self._passes += 1
+        first = self._turn
+
+        def orders() -> Iterator[tuple[int, int]]:
+            # the first batch of a resume is that of the worker whose turn it was
+            numbers = itertools.chain([-1] * (first % self._count), itertools.count())
             while not over:
-                yield next(number)
+                yield self._passes, next(numbers)
 
         for made in self._workers.batches(orders(), span.epoch, span.batch, None):
             if not isinstance(made, Opaque):
@@ -77,9 +80,10 @@ class Streamed(Source):
                     data, samples, places = made
                     yield data, samples, places.value
                 continue
-            end: Ended = made.value
-            ended.add(end.stream)
-            over = over or end.stream == WHOLE or len(ended) == self._count
+            end: Ended | None = made.value
+            if end is not None:
+                ended.add(end.stream)
+                over = over or end.stream == WHOLE or len(ended) == self._count
 
     def state(self) -> dict[str, Any]:
         """Where each stream stands; see `Source.state`."""
