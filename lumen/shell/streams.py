@@ -16,9 +16,9 @@ from lumen.core.streaming import Chunk, deal_stream
 from lumen.core.world import World
 from lumen.errors import DataError
 from lumen.shell.fetching import collate_of, note, worker_name
+from lumen.shell.packing import Opaque
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.rng import capture_host, host_isolated, restore_host, seed_host, seed_worker, seeded
-from lumen.shell.workers import Opaque
 
 from paddle.io.dataloader import worker as paddle_worker  # isort: skip  # after the shim
 

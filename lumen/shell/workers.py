@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from multiprocessing import reduction
 from typing import Any, Protocol
 
-import attrs
 import numpy as np
 
 from lumen.errors import DataError
 from lumen.shell.fetching import note
+from lumen.shell.packing import pack, unpack
 from lumen.shell.paddle_shim import paddle
-from lumen.shell.transfer import is_array, map_leaves
 
 from paddle.io.dataloader import worker as paddle_worker  # isort: skip  # after the shim
 
@@ -52,27 +51,6 @@ class Work(Protocol):
             number: Of the batch in the epoch.
             order: What the batch is to be made of.
         """
-
-
-class Opaque:
-    """A value that travels as it is: nothing in it is made a tensor.
-
-    Args:
-        value: The value.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-class _Sealed:
-    """What is pickled here and now: a value that cannot be is an error where it was made, not a hang of the queue."""
-
-    def __init__(self, value: Any) -> None:
-        self.sent = bytes(reduction.ForkingPickler.dumps(value))
-
-    def open(self) -> Any:
-        return reduction.ForkingPickler.loads(self.sent)
 
 
 class _Failure:
@@ -125,11 +103,11 @@ class _Batches(paddle.io.Dataset):
 
     def __getitem__(self, ticket: tuple[int, int, Any]) -> Any:
         if self.failed_start is not None:
-            return _pack(self.failed_start)
+            return pack(self.failed_start)
         try:
-            return _pack(self.work.in_worker(*ticket))
+            return pack(self.work.in_worker(*ticket))
         except Exception as error:  # noqa: BLE001 - it is raised in the main process
-            return _pack(_Failure(error))
+            return pack(_Failure(error))
 
 
 class _Start:
@@ -174,34 +152,6 @@ def _digest(value: Any) -> Any:
 def _only(items: list[Any]) -> Any:
     """Collation of one ready batch."""
     return items[0]
-
-
-@attrs.frozen
-class _Slot:
-    """Where an array stands in a batch whose arrays travel beside it."""
-
-    index: int
-
-
-def _pack(batch: Any) -> list[Any]:
-    """A batch as Paddle sends it whole: its arrays, at least one, and behind them the nesting that they stand in.
-
-    Paddle itself makes a list of a namedtuple and loses arrays in objects of attrs classes and dataclasses.
-    """
-    arrays: list[Any] = []
-
-    def taken(leaf: Any) -> _Slot:
-        arrays.append(leaf)
-        return _Slot(len(arrays) - 1)
-
-    nesting = map_leaves(batch, is_array, taken)
-    return [*(arrays or [np.zeros(1, "float32")]), _Sealed(nesting)]
-
-
-def _unpack(sent: list[Any]) -> Any:
-    """The batch that `_pack` took apart."""
-    *arrays, nesting = sent
-    return map_leaves(nesting.open(), lambda value: isinstance(value, _Slot), lambda slot: arrays[slot.index])
 
 
 def open_pool(loader: Any, work: Work) -> WorkerPool | None:
@@ -288,7 +238,7 @@ class WorkerPool:
         finished = False
         try:
             for sent in _watched(reading):
-                batch = _unpack(sent)
+                batch = unpack(sent)
                 if isinstance(batch, _Failure):
                     batch.throw()
                 yield batch

@@ -10,9 +10,10 @@ from lumen.core.loading import Keep, Stride
 from lumen.core.sampling import Tail
 from lumen.core.world import World
 from lumen.errors import CheckpointError
+from lumen.shell.packing import Opaque
 from lumen.shell.sources.base import Item, Source, Span, State, told, with_last_of
 from lumen.shell.streams import WHOLE, Ended, StreamReader
-from lumen.shell.workers import Opaque, open_pool
+from lumen.shell.workers import open_pool
 
 
 class Streamed(Source):
