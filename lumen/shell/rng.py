@@ -132,13 +132,14 @@ def seed_worker(key: int) -> None:
 
 @contextlib.contextmanager
 def host_isolated() -> Iterator[None]:
-    """Sets numpy's and Python's global generators back afterwards, whatever happened inside."""
-    numpy, python = np.random.get_state(), random.getstate()
+    """Sets the global generators of the CPU, numpy's, Python's and Paddle's, back afterwards, whatever happened."""
+    numpy, python, cpu = np.random.get_state(), random.getstate(), paddle_states(device=False)
     try:
         yield
     finally:
         np.random.set_state(numpy)
         random.setstate(python)
+        set_paddle_states(cpu)
 
 
 class OwnGenerators:

@@ -112,6 +112,9 @@ def test_epochs_differ_and_repeat_nothing_inside() -> None:
 
 def test_random_numbers_differ_over_ranks_and_epochs_and_leave_the_runs_alone() -> None:
     np.random.seed(1)
+    paddle.seed(1)
+    drawn = paddle.rand([3]).tolist()
+    paddle.seed(1)
     expected = np.random.RandomState(1).rand(3)
     seen = [
         float(x)
@@ -123,6 +126,7 @@ def test_random_numbers_differ_over_ranks_and_epochs_and_leave_the_runs_alone() 
     ]
     assert len(set(seen)) == len(seen)
     np.testing.assert_array_equal(np.random.rand(3), expected)
+    assert paddle.rand([3]).tolist() == drawn
 
 
 @pytest.mark.parametrize("workers", [0, 2])
