@@ -65,7 +65,7 @@ class ArrayDataset(paddle.io.Dataset):
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         """Several samples, for a collate function of the user's."""
-        columns = [rows_of(array, np.asarray(indices, dtype=np.int64)) for array in self._columns.values()]
+        columns = rows_of(self._columns.values(), np.asarray(indices, dtype=np.int64))
         return [self._joined([column[row] for column in columns]) for row in range(len(indices))]
 
     def gather(self, indices: Integers) -> Any:
@@ -74,7 +74,7 @@ class ArrayDataset(paddle.io.Dataset):
         Args:
             indices: The samples, int64, shape [k].
         """
-        rows = [rows_of(array, indices) for array in self._columns.values()]
+        rows = rows_of(self._columns.values(), indices)
         return dict(zip(self._columns, rows, strict=True)) if self._named else rows
 
     def column(self, name: int | str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,7 +108,7 @@ def find_gather(dataset: Any) -> Gather | None:
     """
     kind = type(dataset)
     if kind is paddle.io.TensorDataset:
-        return (lambda indices: [rows_of(tensor, indices) for tensor in dataset.tensors]) if len(dataset) else None
+        return lambda indices: rows_of(dataset.tensors, indices)
     if kind is paddle.io.Subset:
         inner = find_gather(dataset.dataset)
         if inner is None:
@@ -137,18 +137,24 @@ def bulk_method(dataset: Any, name: str) -> Callable[[Any], Any] | None:
 _GATHERED = (paddle.float32, paddle.float64, paddle.bfloat16, paddle.int64, paddle.int32, paddle.uint8)
 
 
-def rows_of(array: Any, indices: Integers) -> Any:
-    """Some rows of an array or a tensor.
+def rows_of(arrays: Iterable[Any], indices: Integers) -> list[Any]:
+    """Some rows of each of some arrays or tensors.
 
     Args:
-        array: A numpy array, a memory-mapped file or a tensor.
-        indices: Which, int64, shape [k].
+        arrays: numpy arrays, memory-mapped files or tensors.
+        indices: Which rows, int64, shape [k].
     """
-    if not isinstance(array, paddle.Tensor):
-        return np.asarray(array[indices])
-    if array.dtype in _GATHERED:
-        return paddle.gather(array, paddle.to_tensor(indices))
-    return paddle.stack([array[int(index)] for index in indices])
+    rows = []
+    index = None  # made once: that takes 10 us
+    for array in arrays:
+        if not isinstance(array, paddle.Tensor):
+            rows.append(np.asarray(array[indices]))
+        elif array.dtype in _GATHERED:
+            index = paddle.to_tensor(indices) if index is None else index
+            rows.append(paddle.gather(array, index))
+        else:
+            rows.append(paddle.stack([array[int(number)] for number in indices]))
+    return rows
 
 
 def note(error: BaseException, text: str) -> None:
