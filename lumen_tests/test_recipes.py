@@ -53,14 +53,14 @@ def test_digits_on_two_ranks_is_the_same_whoever_starts_them(tmp_path: Path) -> 
 
 
 def test_buckets_pad_less(tmp_path: Path) -> None:
-    command = [sys.executable, str(RECIPES / "buckets.py"), "--root", str(tmp_path), "--tiny", "--epochs", "2"]
+    command = [sys.executable, str(RECIPES / "buckets.py"), "--root", str(tmp_path), "--tiny"]
     env = {**os.environ, "PYTHONPATH": str(RECIPES.parent)}
     run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False)
     assert run.returncode == 0, run.stderr
-    rows = re.findall(r"^(\w+) +\d+ +([\d.]+)% +\d+ +[\d.]+$", run.stdout, re.MULTILINE)
+    rows = re.findall(r"^(\w+) +\d+ +([\d.]+)% +\d+ +[\d.]+ +[\d.]+$", run.stdout, re.MULTILINE)
     waste = {name: float(percent) for name, percent in rows}
     assert set(waste) == {"shuffled", "buckets", "tokens"}
-    assert max(waste["buckets"], waste["tokens"]) < waste["shuffled"] * 0.75  # a few steps fill few buckets
+    assert max(waste["buckets"], waste["tokens"]) < waste["shuffled"] / 2
 
 
 @pytest.mark.slow
