@@ -1,7 +1,6 @@
 """Texts of very different lengths, trained in a shuffle, in buckets of similar length, and by a budget of tokens.
 
-A small CNN tells the topics of Python's documentation apart, of which the most frequent has one paragraph in seven.
-The table shows how much of what the first rank computed was padding, and how many samples a second all trained on.
+A small CNN tells the topics of Python's documentation apart. The table shows how much the first rank padded.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def main(args) -> None:
     train = [sample for number, sample in enumerate(samples) if number % 10]
     val = data.DataLoader(samples[::10], batch_size=64, collate_fn=pad)
     size, budget = (8, 2000) if args.tiny else (32, 6400)  # of all ranks together
-    rows = [f"{'order':10}{'batches':>9}{'padding':>9}{'samples/s':>11}{'loss':>8}{'val_acc':>9}"]
+    rows = ["order       batches  padding  samples/s    loss  val_acc"]
     for name in ("shuffled", "buckets", "tokens"):
         lumen.seed_everything(0)
         module, meter = Topics(), Meter()
@@ -85,9 +84,8 @@ def main(args) -> None:
             "tokens": {"sampler": data.Bucketed("text", bucket=4, max_tokens=tokens)},
         }
         trainer.fit(module, data.DataLoader(train, collate_fn=pad, **how[name]), val)
-        metrics, batches = trainer.callback_metrics, trainer.progress.batches // args.epochs
-        row = f"{name:10}{batches:9}{1 - meter.tokens / meter.cells:9.1%}{meter.rate:11.0f}"
-        rows.append(f"{row}{metrics['train_loss']:8.3f}{metrics['val_acc']:9.3f}")
+        row = f"{name:10}{trainer.num_training_batches:9}{1 - meter.tokens / meter.cells:9.1%}{meter.rate:11.0f}"
+        rows.append(row + "{train_loss:8.3f}{val_acc:9.3f}".format_map(trainer.callback_metrics))
     if trainer.is_global_zero:
         print(*rows, sep="\n")
 
