@@ -198,7 +198,7 @@ def test_nodelists(text: str, names: str) -> None:
     ],
 )
 def test_what_is_no_nodelist_is_refused(text: str) -> None:
-    with pytest.raises(WorldError, match="nodelist: .*names"):
+    with pytest.raises(WorldError, match=r"nodelist: .*names"):
         expand_nodelist(text)
 
 
