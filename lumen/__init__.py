@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from lumen.datamodule import DataModule as DataModule
     from lumen.errors import CheckpointError as CheckpointError
     from lumen.errors import ConfigError as ConfigError
+    from lumen.errors import ConnectError as ConnectError
     from lumen.errors import DataError as DataError
     from lumen.errors import LaunchError as LaunchError
     from lumen.errors import LumenError as LumenError
     from lumen.errors import MissingDependencyError as MissingDependencyError
     from lumen.errors import ModuleError as ModuleError
+    from lumen.errors import RankError as RankError
     from lumen.errors import WorldError as WorldError
     from lumen.loggers.base import Logger as Logger
     from lumen.loggers.csv import CSVLogger as CSVLogger
@@ -47,11 +49,13 @@ _PLACES = {
     "DataModule": "lumen.datamodule",
     "CheckpointError": "lumen.errors",
     "ConfigError": "lumen.errors",
+    "ConnectError": "lumen.errors",
     "DataError": "lumen.errors",
     "LaunchError": "lumen.errors",
     "LumenError": "lumen.errors",
     "MissingDependencyError": "lumen.errors",
     "ModuleError": "lumen.errors",
+    "RankError": "lumen.errors",
     "WorldError": "lumen.errors",
     "Logger": "lumen.loggers.base",
     "CSVLogger": "lumen.loggers.csv",

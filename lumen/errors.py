@@ -62,6 +62,14 @@ class WorldError(LumenError, RuntimeError):
     """The description of the ranks (environment variables, devices, process group) does not add up."""
 
 
+class ConnectError(WorldError):
+    """The ranks did not find each other."""
+
+
+class RankError(LumenError, RuntimeError):
+    """Another rank failed, ended or stands still, and this one cannot go on without it."""
+
+
 class LaunchError(LumenError, RuntimeError):
     """The other ranks could not be started, or one of them ended badly."""
 

@@ -45,7 +45,7 @@ class Group:
         self._meet(rank, kind)
         slots = list(self._slots)
         self._meet(rank, kind)  # nobody may write its next value before all have read these
-        check_kinds([kind for kind, _ in slots])
+        check_kinds({rank: kind for rank, (kind, _) in enumerate(slots)})
         return [value for _, value in slots]
 
     def _meet(self, rank: int, kind: str) -> None:

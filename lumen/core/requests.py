@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NewType
 
 import attrs
@@ -65,23 +65,24 @@ def agree(requests: Iterable[Request]) -> Agreed:
     return Agreed(functools.reduce(merge, requests, NO_REQUEST))
 
 
-def check_kinds(kinds: Sequence[str]) -> None:
+def check_kinds(kinds: Mapping[int, str]) -> None:
     """Refuses that ranks do different things.
 
     Args:
-        kinds: What each rank came to a collective for, in the order of the ranks.
+        kinds: What each rank came to a collective for; not all need be there.
 
     Raises:
         WorldError: Not all for the same; the error names the first rank that differs.
 
     Example:
-        >>> check_kinds(["requests", "requests"])
+        >>> check_kinds({0: "requests", 1: "requests"})
     """
-    for rank, kind in enumerate(kinds):
-        if kind != kinds[0]:
+    first = min(kinds, default=0)
+    for rank, kind in sorted(kinds.items()):
+        if kind != kinds[first]:
             raise WorldError(
                 "the ranks",
-                got=f"{kinds[0]!r} on rank 0 and {kind!r} on rank {rank}",
+                got=f"{kinds[first]!r} on rank {first} and {kind!r} on rank {rank}",
                 allowed="the same on every rank",
                 do="Give every rank as many batches, and let no hook or argument depend on the rank.",
             )

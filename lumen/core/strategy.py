@@ -28,6 +28,7 @@ class FleetStrategy:
         distributed_strategy: A `paddle.distributed.fleet.DistributedStrategy` for `fleet.init`.
         role_maker: A role maker for `fleet.init`.
         is_collective: True; parameter servers are not supported.
+        connect_timeout: Seconds that the ranks have to find each other, > 0.
 
     Raises:
         ConfigError: A name is unknown, a value is out of range, or two of them contradict each other.
@@ -47,6 +48,7 @@ class FleetStrategy:
     distributed_strategy: Any
     role_maker: Any
     is_collective: bool
+    connect_timeout: float
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class FleetStrategy:
         distributed_strategy: Any = None,
         role_maker: Any = None,
         is_collective: bool = True,
+        connect_timeout: float = 300,
         **unknown: Any,
     ) -> None:
         names = [field.name for field in attrs.fields(FleetStrategy)]
@@ -71,6 +74,7 @@ class FleetStrategy:
             distributed_strategy,
             role_maker,
             is_collective,
+            connect_timeout,
         )
 
     def __attrs_post_init__(self) -> None:
@@ -78,10 +82,11 @@ class FleetStrategy:
             raise ConfigError("gradient_sync", got=self.gradient_sync, do=did_you_mean(str(self.gradient_sync), SYNCS))
         if not isinstance(self.find_unused_parameters, bool):
             raise ConfigError("find_unused_parameters", got=self.find_unused_parameters, allowed="True or False")
-        for name in ("comm_buffer_size", "last_comm_buffer_size"):
+        for name in ("comm_buffer_size", "last_comm_buffer_size", "connect_timeout"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-                raise ConfigError(name, got=value, allowed="a number of megabytes > 0")
+                unit = "seconds" if name == "connect_timeout" else "megabytes"
+                raise ConfigError(name, got=value, allowed=f"a number of {unit} > 0")
         if self.is_collective is not True:
             raise ConfigError(
                 "is_collective",

@@ -36,6 +36,7 @@ def evaluate(run: Run, stage: Stage, *, collect: bool = False) -> list[list[Any]
             index = (loader,) if several else ()
             suffix = f"/dataloader_idx_{loader}" if several else ""
             for batch_idx, (batch, _, _) in enumerate(runtime.eval_batches(stage, loader)):
+                run.eval_batch = batch_idx
                 logbook.begin_batch(batch, suffix=suffix)
                 for call in hooks[f"on_{word}_batch_start"]:
                     call(batch, batch_idx, *index)

@@ -78,6 +78,7 @@ class Logbook:
         callback: Latest merged values, equal on all ranks.
         logged: The values last written to the loggers.
         evaluated: All values of the last evaluation.
+        begun: Batches begun so far, of whatever loop.
     """
 
     def __init__(self, runtime: Runtime, *, weighted: bool = True) -> None:
@@ -91,6 +92,7 @@ class Logbook:
         self._train: dict[str, _Entry] = {}
         self._eval: dict[str, _Entry] = {}
         self._batch: Any = None
+        self.begun = 0
         self._suffix = ""
         self._idle = True
         self._window = 1
@@ -102,6 +104,7 @@ class Logbook:
     def begin_batch(self, batch: Any, opens_window: bool = False, suffix: str = "") -> None:  # noqa: FBT002 - called on each step
         """A new batch: what its values are weighted by, and whether the step values of the window before are over."""
         self._batch = batch
+        self.begun += 1
         self._idle = False
         self._suffix = suffix
         self._window = 1 if opens_window else self._window + 1

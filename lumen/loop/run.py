@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from lumen.core.faults import Position
 from lumen.core.planning import StepPlan
 from lumen.core.policy import Policy, StopReason
 from lumen.core.progress import Progress, TrainState
@@ -37,6 +38,7 @@ class Run:
         quiet_done: Batches trained on since `progress` was last added up; likewise `quiet_skipped`, `quiet_samples`.
         accumulate: Batches per window.
         window: Batches in the window that is open.
+        eval_batch: Number of the batch in hand in its evaluation loader, from 0.
         held: What this rank asked for since the ranks last shared their requests.
         signal: The signal that the ranks agreed to stop for; 0: none.
         epoch: Number of the epoch in hand, from 0, until all that belongs to it is done; None outside of training.
@@ -66,6 +68,7 @@ class Run:
         self.quiet_plans = quiet_plans(policy)
         self.accumulate = policy.accumulate
         self.window = state.progress.window
+        self.eval_batch = 0
         self.quiet_done = 0
         self.quiet_skipped = 0
         self.quiet_samples = 0
@@ -89,6 +92,16 @@ class Run:
     def progress(self, value: Progress) -> None:
         self._progress = value
         self.quiet_done = self.quiet_skipped = self.quiet_samples = 0
+
+    def position(self) -> Position:
+        """Where the run stands, in numbers; it changes nothing, so that another thread may ask."""
+        progress, done = self._progress, self.quiet_done
+        return Position(
+            stage=self.stage.value,
+            epoch=progress.epoch,
+            batch=progress.batch + done if self.stage is Stage.FIT else self.eval_batch,
+            step=progress.step + (progress.window + done) // self.accumulate - self.quiet_skipped,
+        )
 
     def look_ahead(self) -> None:
         """Finds how many of the next batches are quiet, and which plans they have."""

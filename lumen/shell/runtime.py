@@ -10,17 +10,16 @@ from typing import Any
 from lumen.core.planning import StepPlan
 from lumen.core.policy import Clip
 from lumen.core.progress import Progress
-from lumen.core.requests import check_kinds
 from lumen.core.strategy import FleetStrategy
 from lumen.errors import ModuleError
 from lumen.loop.runtime import Fetched, Hooks, Stage
 from lumen.shell import numbers
-from lumen.shell.cluster import Cluster
 from lumen.shell.gradients import GradientSync, Overlap, gradient_sync
 from lumen.shell.layers import call_style
 from lumen.shell.optimizers import OptimizerSetup, optimizer_parameters
 from lumen.shell.paddle_shim import gpu_count, paddle
 from lumen.shell.precision import Precision, clipper
+from lumen.shell.ranks.cluster import Cluster
 from lumen.shell.rng import Streams
 from lumen.shell.sources.base import Source, Span, least
 from lumen.shell.train_data import TrainData
@@ -253,11 +252,7 @@ class PaddleRuntime:
 
     def gather(self, kind: str, value: Any) -> list[Any]:
         """The plain value of every rank."""
-        if self.world.size == 1:
-            return [value]
-        gathered = self.cluster.gather((kind, value))
-        check_kinds([kind for kind, _ in gathered])
-        return [value for _, value in gathered]
+        return self.cluster.gather(kind, value)
 
     read = staticmethod(numbers.read)
     fold = staticmethod(numbers.fold)

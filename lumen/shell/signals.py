@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from lumen.core.requests import Request
 from lumen.errors import ConfigError, did_you_mean
 
-STOP_SIGNALS = ("SIGTERM", "SIGUSR1")
+STOP_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGHUP")
+_ONE = 0.5  # seconds within which two are one: a signal to all processes of a job is also handed on by its supervisor
 
 
 def signal_numbers(names: Any) -> tuple[int, ...]:
@@ -47,7 +49,7 @@ class StopSignals:
         self._numbers = numbers
         self._ask = ask
         self._before: dict[int, Any] = {}
-        self._received = False
+        self._received: float | None = None
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -57,10 +59,13 @@ class StopSignals:
                 self._before[number] = signal.signal(number, self._handle)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if self._received:
+        now = time.monotonic()
+        if self._received is not None:
+            if now - self._received < _ONE:
+                return
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        self._received = True
+        self._received = now
         self._ask(Request(stop=True, save=True, reason=signal.Signals(number).name, signal=number))
 
     def __exit__(

@@ -12,6 +12,7 @@ from lumen.core.arguments import Arguments
 from lumen.core.devices import plan_devices
 from lumen.core.orders.base import Order, check_order
 from lumen.core.strategy import FleetStrategy, make_strategy
+from lumen.core.supervising import Supervision
 from lumen.errors import ConfigError, did_you_mean
 from lumen.loggers.base import Logger
 from lumen.loop.evaluating import evaluate
@@ -69,6 +70,12 @@ class Trainer(RunView):
         strategy: How several ranks work together: "auto", or a `lumen.FleetStrategy`.
         stop_signals: Signals on which a fit saves, stops at a step that all ranks agree on, and ends the program with
             the exit code 128 + the signal's number; on a second one it ends at once. Empty: none.
+        hang_timeout: Seconds, or a text such as "30 min", that a run may stand still, within a batch or a hook, before
+            it is ended with a report of where each rank stands; None: for ever.
+        max_restarts: How often all ranks that this program started are started again after a failure, to go on from
+            the last checkpoint; not after the same error at the same step twice.
+        rank_output: What is shown of ranks other than 0: "all", "errors" (their standard error), "none", or a folder
+            for one file `rank-N.log` a rank, rank 0 included.
 
     Raises:
         ConfigError: An argument is unknown, wrong, or contradicts another.
@@ -111,6 +118,9 @@ class Trainer(RunView):
         sampler: Order | None = None,
         strategy: str | FleetStrategy = "auto",
         stop_signals: Sequence[str] = STOP_SIGNALS,
+        hang_timeout: float | str | None = "30 min",
+        max_restarts: int = 0,
+        rank_output: str | os.PathLike[str] = "all",
         **unknown: NoReturn,
     ) -> None:
         super().__init__()
@@ -144,6 +154,7 @@ class Trainer(RunView):
             check_order(sampler, "sampler")
         self.sampler = sampler
         self.strategy = make_strategy(strategy)
+        self.supervision = Supervision(hang_timeout=hang_timeout, max_restarts=max_restarts, rank_output=rank_output)
         self.stop_signals = signal_numbers(stop_signals)
         self.given_seed = seed
         self.seed = seed

@@ -11,8 +11,8 @@ from lumen.core.loading import LoaderPolicy
 from lumen.core.world import World
 from lumen.errors import ConfigError, DataError
 from lumen.loop.runtime import Stage
-from lumen.shell.cluster import Cluster
 from lumen.shell.loaders import each_loader, open_source, open_training, plan_for
+from lumen.shell.ranks.cluster import Cluster
 from lumen.shell.sources.base import Source
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 from collections.abc import Callable
 from types import TracebackType
@@ -18,30 +17,27 @@ from lumen.core.loading import LoaderPolicy
 from lumen.core.planning import resume
 from lumen.core.policy import Policy
 from lumen.core.progress import TrainState
-from lumen.core.world import world_from_env
-from lumen.errors import ConfigError, WorldError
+from lumen.errors import ConfigError
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 from lumen.module import Module
 from lumen.seeding import draw_seed
-from lumen.shell import launcher
 from lumen.shell.checkpoint_io import Checkpoint
-from lumen.shell.cluster import Cluster, connect, launchable, make_deterministic
 from lumen.shell.optimizers import read_optimizers
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.precision import Precision
+from lumen.shell.ranks.cluster import Cluster
 from lumen.shell.rng import Streams
 from lumen.shell.runtime import PaddleRuntime
 from lumen.shell.signals import StopSignals
 from lumen.shell.sources.base import Source, least
 from lumen.trainer.checks import check_method, check_module
 from lumen.trainer.inputs import Inputs
+from lumen.trainer.ranks import Part, attempt, connect_ranks
 from lumen.trainer.snapshot import find_checkpoint, restore_fit, restore_weights, saved_state
 
 if TYPE_CHECKING:
     from lumen.trainer import Trainer
-
-_log = logging.getLogger("lumen")
 
 
 class Session:
@@ -64,6 +60,7 @@ class Session:
         self._ckpt_path = ckpt_path
         self._sources: list[Source] = []
         self._run: Run | None = None
+        self._part = Part(trainer, inputs.stage)
         self._set_up = False
         self._signals: StopSignals | None = None
         self._logged_beside: str | None = None
@@ -77,7 +74,7 @@ class Session:
         try:
             return self._open()
         except BaseException as error:
-            self._fail(error)
+            self._part.fail(error)
             self._close("failed")
             raise
 
@@ -85,14 +82,14 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            self._fail(error)
+            self._part.fail(error)
             self._close("failed")
             return
         try:
             if self._run is not None and self._stage is Stage.FIT:
                 self._run.fire("on_fit_end")
         except BaseException as late:
-            self._fail(late)
+            self._part.fail(late)
             self._close("failed")
             raise
         self._close("success")
@@ -106,20 +103,18 @@ class Session:
         )
         module = check_module(self._given if self._given is not None else trainer.module, stage, inputs.validation)
         inputs.check(len(trainer.device_plan.ids) * trainer.arguments.num_nodes, wanted)
-        cluster = trainer.cluster = self._connect()
+        cluster = trainer.cluster = connect_ranks(trainer)
+        self._part.enter(cluster)
         trainer.module, module._trainer = module, trainer
         inputs.prepare(trainer, cluster)
         hooks = dispatch_table(trainer.callbacks, module, Module, (trainer, module))
         self._set_up = True
         for call in hooks["setup"]:
             call(stage.value)
-        cluster.wait("setup")  # preparing data may take one rank longer than the 30 s that gloo waits in a collective
-        checkpoint = find_checkpoint(trainer, self._ckpt_path)
+        cluster.wait("setup")
+        checkpoint = find_checkpoint(trainer, self._part.resume_path() or self._ckpt_path)
         if stage is Stage.FIT:
-            trainer.ckpt_path = str(checkpoint.path) if checkpoint is not None else None
-            trainer.seed = self._seed(cluster, checkpoint)
-            folder = checkpoint.manifest.get("log_dir") if checkpoint is not None else None
-            self._logged_beside = os.path.join(folder, "checkpoints") if isinstance(folder, str) else None
+            self._go_on_from(checkpoint, cluster)
         if trainer.device_plan.kind == "gpu":
             module.to(device=paddle.get_device())
         train, evaluation = inputs.open(cluster.world, attrs.evolve(wanted, seed=trainer.seed or 0))
@@ -131,7 +126,7 @@ class Session:
             saved = saved_state(checkpoint) if checkpoint is not None else TrainState()
             policy = self._prepare_fit(runtime, train)
             state = resume(policy, saved)
-        run = self._run = trainer.run = Run(runtime, policy, hooks, stage, state)
+        run = self._run = self._part.run = trainer.run = Run(runtime, policy, hooks, stage, state)
         run.eval_loaders = len(runtime.eval_sources)
         run.write = self._write  # type: ignore[method-assign]
         module._log = run.logbook.log
@@ -140,6 +135,14 @@ class Session:
             self._signals.__enter__()
         self._begin(run, cluster, module, checkpoint)
         return run
+
+    def _go_on_from(self, checkpoint: Checkpoint | None, cluster: Cluster) -> None:
+        """Takes over what a fit keeps from its checkpoint: its seed, and where it was logged."""
+        trainer = self._trainer
+        trainer.ckpt_path = str(checkpoint.path) if checkpoint is not None else None
+        trainer.seed = self._seed(cluster, checkpoint)
+        folder = checkpoint.manifest.get("log_dir") if checkpoint is not None else None
+        self._logged_beside = os.path.join(folder, "checkpoints") if isinstance(folder, str) else None
 
     def _begin(self, run: Run, cluster: Cluster, module: Module, checkpoint: Checkpoint | None) -> None:
         """Sets back what the checkpoint holds, and starts."""
@@ -152,27 +155,11 @@ class Session:
         elif checkpoint is not None:
             restore_weights(checkpoint, run, module)
 
-    def _connect(self) -> Cluster:
-        plan = self._trainer.device_plan
-        world = world_from_env(os.environ)
-        if world.size == 1 and self._trainer.arguments.num_nodes > 1:
-            raise WorldError(
-                "num_nodes",
-                got=self._trainer.arguments.num_nodes,
-                allowed="1 in a program that is started once",
-                do="Start it on each node: python -m paddle.distributed.launch --nnodes ... --master ... train.py",
-            )
-        if world.size == 1 and launchable(plan):
-            launcher.launch(plan)
-        if self._trainer.arguments.deterministic:
-            make_deterministic()
-        return connect(plan, world, self._trainer.strategy)
-
     def _seed(self, cluster: Cluster, checkpoint: Checkpoint | None) -> int:
         if checkpoint is not None:
             return int(checkpoint.sections["seed"])
         given = self._trainer.given_seed
-        return int(cluster.broadcast(draw_seed() if given is None else given))
+        return int(cluster.broadcast("seed", draw_seed() if given is None else given))
 
     def _runtime(self, cluster: Cluster, module: Module, evaluation: list[Source]) -> PaddleRuntime:
         trainer = self._trainer
@@ -234,7 +221,7 @@ class Session:
             if trainer.ckpt_path is not None:
                 logger.adopt(self._logged_beside or trainer.ckpt_path)
                 logger.resume(state.progress.step)
-        trainer.log_dir = cluster.broadcast(writing[0].log_dir if writing else None)
+        trainer.log_dir = cluster.broadcast("log_dir", writing[0].log_dir if writing else None)
         for logger in writing:
             if module is not None and module.hparams:
                 logger.log_hyperparams(module.hparams)
@@ -245,16 +232,6 @@ class Session:
             self._trainer.log_metrics(record)
 
     # -- closing ----------------------------------------------------------------------------------------------------
-
-    def _fail(self, error: BaseException) -> None:
-        """Says where the run stood and tells the hooks; an error of a hook is logged and hides nothing."""
-        run = self._run
-        if run is not None:
-            run.annotate(error)
-            for call in run.hooks["on_exception"]:
-                _attempt(call, error)
-        if not isinstance(error, SystemExit):
-            launcher.report_failure(error)
 
     def _close(self, status: str) -> None:
         """Closes everything, whatever of it fails; the first error is raised if the run itself had none."""
@@ -270,18 +247,8 @@ class Session:
                 todo.append(functools.partial(data.teardown, self._stage.value))
         if module is not None:
             module._log = None
-        if self._run is not None and trainer.is_global_zero:
-            todo += [functools.partial(logger.finalize, status) for logger in trainer.loggers]
-        errors = [error for error in map(_attempt, todo) if error is not None]
+        todo += self._part.finalizers(status)
+        errors = [error for error in map(attempt, todo) if error is not None]
+        self._part.leave()
         if errors and status == "success":
             raise errors[0]
-
-
-def _attempt(call: Callable[..., object], *args: object) -> Exception | None:
-    """Calls, and gives the error back instead of raising it."""
-    try:
-        call(*args)
-    except Exception as error:  # noqa: BLE001 - a user's hook may raise anything
-        _log.exception("An error while a run was closing")
-        return error
-    return None

@@ -65,6 +65,7 @@ def write_checkpoint(trainer: RunView, run: Run, path: str | os.PathLike[str]) -
             "places": places,
         }
         checkpoint_io.write(target, sections, manifest=_manifest(run) | {"log_dir": trainer.log_dir})
+        runtime.cluster.saved(target)
     runtime.cluster.wait(f"checkpoint:{target}")
     return target
 

@@ -18,7 +18,7 @@ from lumen.loggers.base import Logger
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 from lumen.shell import checkpoint_io
-from lumen.shell.cluster import Cluster
+from lumen.shell.ranks.cluster import Cluster
 from lumen.trainer.snapshot import write_checkpoint
 
 if TYPE_CHECKING:

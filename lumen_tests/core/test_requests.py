@@ -56,6 +56,6 @@ def test_ranks_that_ask_for_nothing_agree_on_nothing() -> None:
 
 
 def test_ranks_that_came_for_different_things_are_named() -> None:
-    check_kinds(["requests", "requests"])
+    check_kinds({0: "requests", 1: "requests"})
     with pytest.raises(WorldError, match="1"):
-        check_kinds(["requests", "step values"])
+        check_kinds({0: "requests", 1: "step values"})

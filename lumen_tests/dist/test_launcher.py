@@ -19,21 +19,24 @@ pytestmark = pytest.mark.dist
 PROGRAM = """
 import os, sys, time
 from lumen.core.devices import plan_devices
+from lumen.core.faults import Position
 from lumen.core.strategy import FleetStrategy
+from lumen.core.supervising import Supervision
 from lumen.core.world import world_from_env
-from lumen.shell import launcher
-from lumen.shell.cluster import connect
+from lumen.shell.ranks.cluster import connect
+from lumen.shell.ranks.supervisor import launch
 
 def main(what, folder):
     world, plan = world_from_env(os.environ), plan_devices("cpu", 2, gpus=0)
     if what == "raise before" and world.size > 1 and world.rank == 1:
         raise OSError("no data here")
     if world.size == 1:
-        launcher.launch(plan, grace=2.0)
+        launch(plan, Supervision(), (15,))
     open(os.path.join(folder, f"pid-{world.rank}"), "w").write(str(os.getpid()))
     cluster = connect(plan, world, FleetStrategy())
+    cluster.enter(None, Position, int, print)
     if what == "report":
-        print("args", sys.argv[1:], sys.flags.utf8_mode, sys.flags.optimize, cluster.gather(world.rank), flush=True)
+        print("args", sys.argv[1:], sys.flags.utf8_mode, sys.flags.optimize, cluster.gather("ranks", world.rank), flush=True)
     elif what == "exit 0" and world.rank == 1:
         sys.exit(0)
     elif what == "exit 7" and world.rank == 1:
@@ -42,12 +45,13 @@ def main(what, folder):
         try:
             raise ValueError("bad sample")
         except ValueError as error:
-            launcher.report_failure(error)
+            cluster.member.fail(error, Position())
             raise
     elif what == "wait":
         open(os.path.join(folder, f"ready-{world.rank}"), "w").close()
         time.sleep(100)
-    cluster.barrier()
+    cluster.wait("end")
+    cluster.member.leave()
 
 main(sys.argv[1], sys.argv[2])
 """
@@ -111,7 +115,7 @@ def test_the_command_line_is_kept_flags_module_and_text_included(program: Path, 
     [
         ("raise", 1, "rank 1 failed first:.*ValueError: bad sample"),
         ("raise before", 1, "rank 1 failed first:.*OSError: no data here"),
-        ("exit 7", 7, "rank 1 ended with exit code 7"),
+        ("exit 7", 7, "rank 1 failed first: it ended with exit code 7"),
     ],
 )
 def test_a_rank_that_fails_ends_all_with_its_words_last(
@@ -129,8 +133,8 @@ def test_a_rank_that_fails_ends_all_with_its_words_last(
 
 def test_a_rank_that_leaves_early_while_others_wait_is_a_failure(program: Path, tmp_path: Path) -> None:
     done = run([str(program), "exit 0", str(tmp_path)], tmp_path, 1)
-    assert "lumen: rank 1 ended with exit code 0 before that" in done.stderr
-    assert "lumen: rank 0 failed first" in done.stderr
+    assert done.stderr.endswith("lumen: rank 1 failed first: it ended with exit code 0 while the others went on\n")
+    assert "lumen: rank 0: outside of a run: lumen.errors.RankError" in done.stderr
 
 
 def start(program: Path, folder: Path) -> subprocess.Popen[str]:
@@ -173,7 +177,7 @@ def test_a_killed_rank_ends_the_job_and_is_named(program: Path, tmp_path: Path) 
     os.kill(int((tmp_path / "pid-1").read_text()), signal.SIGKILL)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 137
-    assert "lumen: rank 1 was ended by SIGKILL" in errors
+    assert errors.endswith("lumen: rank 1 failed first: it was ended by SIGKILL\n")
     assert all_gone(tmp_path)
     assert time.monotonic() - started < 10
 
@@ -181,7 +185,8 @@ def test_a_killed_rank_ends_the_job_and_is_named(program: Path, tmp_path: Path) 
 def test_where_a_program_cannot_be_run_again_it_says_what_to_do() -> None:
     from lumen.core.devices import plan_devices
     from lumen.errors import LaunchError
-    from lumen.shell import launcher
+    from lumen.core.supervising import Supervision
+    from lumen.shell.ranks.supervisor import launch
 
     with pytest.raises(LaunchError, match=r"pytest.*paddle\.distributed\.launch"):
-        launcher.launch(plan_devices("cpu", 2, gpus=0))
+        launch(plan_devices("cpu", 2, gpus=0), Supervision(), ())

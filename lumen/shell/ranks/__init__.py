@@ -1,0 +1,1 @@
+"""The ranks of a job: started, connected, watched over and ended."""

@@ -1,0 +1,269 @@
+"""The ranks as they are connected: `fleet.init`, and the meetings at which they exchange plain values."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle  # noqa: TID251 - for values of this program's own ranks, which have shown a token
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lumen.core.devices import DevicePlan
+from lumen.core.faults import Position
+from lumen.core.strategy import FleetStrategy
+from lumen.core.world import World
+from lumen.errors import ConnectError, WorldError
+from lumen.shell.paddle_shim import paddle
+from lumen.shell.ranks import supervision
+from lumen.shell.ranks.coordinator import Coordinator
+from lumen.shell.ranks.member import Member
+from lumen.shell.ranks.uncaught import watch_uncaught
+
+_KEY = "lumen/coordinator"
+_ALL_THERE = 60.0  # seconds for ranks that have met already, as a supervisor's have: they are started again then
+
+
+class Cluster:
+    """The connected ranks.
+
+    Args:
+        world: The ranks.
+        place: Where this rank's tensors live.
+        kind: "cpu" or "gpu".
+        strategy: What `fleet.init` is given.
+        member: This rank, as those that its supervisor watches over know it; None: there is no supervisor.
+
+    Attributes:
+        fits: Number of the last fit of this process, from 0.
+    """
+
+    def __init__(self, world: World, place: Any, kind: str, strategy: FleetStrategy, member: Member | None) -> None:
+        self.world = world
+        self.place = place
+        self.kind = kind
+        self.member = member
+        self.fits = -1
+        self._strategy = strategy
+        self._joined = world.size == 1
+        self._coordinator: Coordinator | None = None
+
+    def enter(
+        self,
+        hang_timeout: float | None,
+        stand: Callable[[], Position],
+        beats: Callable[[], Any],
+        rescue: Callable[[BaseException], None],
+    ) -> None:
+        """A run begins: connects the ranks if they are not yet; see `Member.enter` for the arguments.
+
+        Raises:
+            ConnectError: The ranks did not find each other.
+            RankError: Another rank ended before.
+        """
+        if self.member is not None:
+            self.member.enter(hang_timeout, stand, beats, rescue)
+        if self._joined:
+            return
+        if self.member is not None:
+            self.member.meet("connect", b"")
+        if not paddle.distributed.is_initialized():
+            with self._deadline():
+                _init_fleet(self.kind, self._strategy)
+        if self.member is None:
+            self.member = self._find_coordinator()
+            watch_uncaught(self.member)
+            self.member.enter(hang_timeout, stand, beats, rescue)
+        self._joined = True
+
+    def gather(self, kind: str, value: Any) -> list[Any]:
+        """The plain value of every rank, in the order of the ranks; every rank must call it.
+
+        Args:
+            kind: What for. Ranks that come for different things are about to go different ways.
+            value: Anything that can be pickled.
+
+        Raises:
+            RankError: Another rank failed, or has ended.
+            WorldError: The ranks came for different things.
+        """
+        if self.member is None or self.world.size == 1:
+            return [value]
+        bodies = self.member.meet(kind, pickle.dumps(value))
+        return [pickle.loads(body) for body in bodies]  # noqa: S301
+
+    def broadcast(self, kind: str, value: Any) -> Any:
+        """Rank 0's value on every rank; every rank must call it."""
+        return self.gather(kind, value if self.world.is_global_zero else None)[0]
+
+    def wait(self, kind: str) -> None:
+        """Waits for all ranks, however long one of them takes; every rank must call it."""
+        self.gather(kind, None)
+
+    def saved(self, path: str) -> None:
+        """A checkpoint was written, from which this fit can go on."""
+        if self.member is not None and self.world.is_global_zero:
+            self.member.saved(self.fits, os.path.abspath(path))
+
+    @contextlib.contextmanager
+    def _deadline(self) -> Iterator[None]:
+        """Turns what goes wrong, or takes too long, in `fleet.init` into an error that names where the ranks meet."""
+        supervised = self.member is not None and self.member.supervised
+        seconds = min(self._strategy.connect_timeout, _ALL_THERE) if supervised else self._strategy.connect_timeout
+        ended = threading.Event()
+
+        def end() -> None:
+            if ended.wait(seconds):
+                return
+            error = _unreachable(f"no connection after {seconds:g} s")
+            if self.member is not None:
+                self.member.fail(error, Position())
+            elif sys.__stderr__ is not None:  # the present one is set aside meanwhile
+                sys.__stderr__.write(f"{type(error).__module__}.{type(error).__name__}: {error}\n")
+                sys.__stderr__.flush()
+            os._exit(1)
+
+        threading.Thread(target=end, name="lumen connect", daemon=True).start()
+        try:
+            yield
+        except (RuntimeError, OSError, ValueError) as error:
+            if isinstance(error, WorldError):
+                raise
+            raise _unreachable(str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)) from error
+        finally:
+            ended.set()
+
+    def _find_coordinator(self) -> Member:
+        """Meets the others where rank 0 says so, in Paddle's own store."""
+        store = paddle.base.core.create_or_get_global_tcp_store()
+        if self.world.rank == 0:
+            several = self.world.local_size < self.world.size
+            self._coordinator = coordinator = Coordinator(self.world.size, host="" if several else "127.0.0.1")
+            names = dict.fromkeys([_host(_meeting_point()), socket.gethostname()] if several else ["127.0.0.1"])
+            store.set(_KEY, " ".join([str(coordinator.port), coordinator.token, *names]))
+        port, token, *hosts = bytes(store.get(_KEY)).decode().split()
+        for host in hosts:
+            with contextlib.suppress(OSError):
+                return Member((host, int(port)), token, self.world.rank, supervised=False)
+        raise ConnectError(
+            "the ranks",
+            got=f"nobody answers rank {self.world.rank} at port {port} of {' or '.join(hosts)}",
+            allowed="a port of rank 0's node that the other nodes reach",
+            do="Open the nodes' ephemeral ports to each other.",
+        )
+
+
+_connected: list[Cluster] = []
+
+
+def connect(plan: DevicePlan, world: World, strategy: FleetStrategy) -> Cluster:
+    """The ranks of this process, and this rank's device; once in a process.
+
+    Args:
+        plan: The devices that the Trainer was asked for.
+        world: The ranks, as the environment describes them.
+        strategy: What `fleet.init` is given when the first run begins.
+
+    Raises:
+        WorldError: The process is connected to other ranks or devices already, or the devices asked for are not as many
+            as the ranks that a launcher started.
+    """
+    if world.size > 1 and len(plan.ids) not in (1, world.local_size):
+        raise WorldError(
+            "devices",
+            got=f"{len(plan.ids)} of them, in a job with {world.local_size} ranks on this node",
+            allowed=f"'auto' or {world.local_size}",
+            do="Let the launcher's --nproc_per_node and devices= say the same.",
+        )
+    if _connected:
+        return _same(plan, world.size)
+    place = _set_device(plan, world)
+    member = supervision.join(world.rank)
+    if member is not None:
+        watch_uncaught(member)
+    cluster = Cluster(world, place, plan.kind, strategy, member)
+    _connected.append(cluster)
+    return cluster
+
+
+def launchable(plan: DevicePlan) -> bool:
+    """Whether this process may become the supervisor of these ranks: it has not trained by itself before.
+
+    Raises:
+        WorldError: It has.
+    """
+    if _connected:
+        _same(plan, len(plan.ids))
+    return len(plan.ids) > 1
+
+
+def _same(plan: DevicePlan, size: int) -> Cluster:
+    """What this process is connected to, if that is what is asked for."""
+    first = _connected[0]
+    if first.world.size != size or first.kind != plan.kind:
+        raise WorldError(
+            "devices",
+            got=f"{plan.kind} with {size} rank{'s' if size > 1 else ''}",
+            allowed=f"{first.kind} with {first.world.size}, which this process is connected to by an earlier Trainer",
+            do="Use the same devices for all Trainers of a program.",
+        )
+    return first
+
+
+def _set_device(plan: DevicePlan, world: World) -> Any:
+    if plan.kind == "cpu":
+        paddle.set_device("cpu")
+        return paddle.CPUPlace()
+    selected = os.environ.get("FLAGS_selected_gpus", "").split(",")[0]  # noqa: SIM112 - Paddle's name
+    device = int(selected) if world.size > 1 and selected else plan.ids[min(world.local_rank, len(plan.ids) - 1)]
+    paddle.set_device(f"gpu:{device}")
+    return paddle.CUDAPlace(device)
+
+
+def _init_fleet(kind: str, strategy: FleetStrategy) -> None:
+    """`fleet.init` without the lines that it prints on every rank."""
+    backend = os.environ.get("PADDLE_DISTRI_BACKEND")
+    if kind == "cpu" and backend not in ("gloo", "auto", None):
+        raise WorldError("PADDLE_DISTRI_BACKEND", got=backend, allowed="gloo, for ranks on a CPU")
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        from paddle.distributed import fleet
+
+        fleet.init(
+            role_maker=strategy.role_maker,
+            is_collective=strategy.is_collective,
+            strategy=strategy.distributed_strategy,
+            log_level="ERROR",
+        )
+
+
+def _meeting_point() -> str:
+    """Where Paddle's ranks meet, as Paddle finds it."""
+    environ = os.environ
+    if environ.get("MASTER_ADDR") and environ.get("MASTER_PORT"):
+        return f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}"
+    return environ.get("PADDLE_MASTER") or environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")[0]
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0] or "127.0.0.1"
+
+
+def _unreachable(why: str) -> ConnectError:
+    return ConnectError(
+        "the ranks",
+        got=f"they did not meet at {_meeting_point()}: {why}",
+        allowed="an address that every rank reaches, and as many ranks as PADDLE_TRAINERS_NUM says",
+        do="Check that address, and that all ranks were started; FleetStrategy(connect_timeout=...) waits longer.",
+    )
+
+
+def make_deterministic() -> None:
+    """Asks Paddle for kernels whose results do not depend on the order of additions; a CPU build has no such flags."""
+    for flag in ("FLAGS_cudnn_deterministic", "FLAGS_embedding_deterministic"):
+        with contextlib.suppress(ValueError):
+            paddle.set_flags({flag: 1})

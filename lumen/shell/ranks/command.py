@@ -1,0 +1,37 @@
+"""The command line of this program, to be run once for each rank."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+
+from lumen.errors import LaunchError
+
+
+def other_runner() -> str:
+    """What runs this code in place of a command line that can be repeated; "" if that one can."""
+    name = str(getattr(sys.modules.get("__main__"), "__file__", "") or "")
+    if multiprocessing.parent_process() is not None:
+        return "a child process of multiprocessing"
+    if "pytest" in sys.modules and ("pytest" in name or not name):
+        return "pytest"
+    if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        return "a prompt or a notebook"
+    return "" if sys.orig_argv else "a program without a command line"
+
+
+def repeated_command() -> list[str]:
+    """The command line as it was typed: interpreter flags, `-m` and `-c` are kept.
+
+    Raises:
+        LaunchError: This program cannot be run again (a notebook, a prompt, a test runner).
+    """
+    runner = other_runner()
+    if runner:
+        raise LaunchError(
+            "devices",
+            got=f"several, asked for in {runner}",
+            allowed="several ranks from a script or a module, which lumen runs once per rank",
+            do="Put the program into a script, or start it with python -m paddle.distributed.launch.",
+        )
+    return [sys.executable, *sys.orig_argv[1:]]
