@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from multiprocessing import reduction
@@ -16,6 +18,7 @@ from lumen.errors import DataError
 from lumen.shell.fetching import note
 from lumen.shell.packing import pack, unpack
 from lumen.shell.paddle_shim import paddle
+from lumen.shell.ranks.processes import remove_shared_memory, serve_parent
 
 from paddle.io.dataloader import worker as paddle_worker  # isort: skip  # after the shim
 
@@ -119,8 +122,10 @@ class _Start:
 
     def __init__(self, loader: Any, batches: _Batches) -> None:
         self.loader, self.batches = loader, batches
+        self.parent, self.in_main = os.getpid(), True
 
     def __call__(self, number: int) -> None:
+        serve_parent(self.parent, tied=self.in_main)
         dataset, start = self.loader.dataset, self.loader.worker_init_fn
         info = paddle_worker._worker_info
         vars(info)["dataset"] = dataset
@@ -200,7 +205,7 @@ class WorkerPool:
         self._tickets = _Tickets()
         settings = {name: getattr(loader, name) for name in _KEPT if hasattr(loader, name)}
         batches = _Batches(work)
-        settings["worker_init_fn"] = _Start(loader, batches)
+        self._start = settings["worker_init_fn"] = _Start(loader, batches)
         self._loader = paddle.io.DataLoader(
             batches,
             batch_sampler=self._tickets,
@@ -224,6 +229,7 @@ class WorkerPool:
         tickets = self._tickets
         tickets.orders, tickets.epoch, tickets.first = orders, epoch, first
         tickets.count = count if count is not None else sys.maxsize
+        self._start.parent, self._start.in_main = os.getpid(), threading.current_thread() is threading.main_thread()
         state = np.random.get_state()
         if self._loader._iterator is not None:  # persistent workers: an epoch begins with the first of them again
             self._loader._iterator._workers_idx_cycle = itertools.cycle(range(self._loader.num_workers))
@@ -254,6 +260,7 @@ class WorkerPool:
             reading._try_shutdown_all(_GRACE)  # without a limit 2.6.2 was seen to wait for ever
             for worker in reading._workers:
                 if worker.is_alive():
-                    worker.terminate()
+                    worker.kill()
                     worker.join()
+                remove_shared_memory(worker.pid)  # batches that nobody took
         self._loader._iterator = None  # else persistent workers that are gone would be asked again

@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--log-every", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()
     out = Path(options.out)
     lumen.seed_everything(4)
@@ -50,7 +51,8 @@ def main() -> None:
         enable_progress_bar=False,
         seed=5,
     )
-    trainer.fit(module, loader(160, 4 // options.devices, shuffle=True), ckpt_path="auto")
+    train = loader(160, 4 // options.devices, shuffle=True, num_workers=options.workers)
+    trainer.fit(module, train, ckpt_path="auto")
     result = {"digest": digest(module), "step": trainer.global_step}
     (out / f"result-{trainer.world.rank}.json").write_text(json.dumps(result))
 

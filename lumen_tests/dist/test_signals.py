@@ -26,7 +26,8 @@ MODULE = ["-m", "lumen_tests.dist.signal_script"]
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """The program, with all its ranks beyond their first steps."""
     command = [sys.executable, *MODULE, "--out", str(folder), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ())
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ(),
+                               start_new_session=True)
     ranks = 2 if "2" in arguments else 1
     deadline = time.monotonic() + 60
     while len(list(folder.glob("ready-*"))) < ranks:
@@ -66,14 +67,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ("2", "rank 1", signal.SIGTERM, 143),
         ("2", "the supervisor", signal.SIGTERM, 143),
         ("2", "the supervisor", signal.SIGUSR1, 138),
+        ("2", "all its processes", signal.SIGTERM, 143),
+        ("2", "all its processes", signal.SIGHUP, 129),
     ],
 )
 def test_a_signal_saves_and_stops_all_ranks_at_one_step_and_the_run_goes_on_exactly(
     whole: dict[str, Any], tmp_path: Path, devices: str, to: str, number: signal.Signals, code: int
 ) -> None:
-    process = start(tmp_path, "--devices", devices, "--pause", "0.05")
-    pid = process.pid if to == "the supervisor" else int((tmp_path / f"pid-{to[-1]}").read_text())
-    os.kill(pid, number)
+    process = start(tmp_path, "--devices", devices, "--pause", "0.05", "--workers", "1")
+    if to == "all its processes":  # as a terminal, or a job's limit, does it: data workers included
+        os.killpg(process.pid, number)
+    else:
+        os.kill(process.pid if to == "the supervisor" else int((tmp_path / f"pid-{to[-1]}").read_text()), number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == code, errors
     assert all_gone(tmp_path)
@@ -88,7 +93,7 @@ def test_a_signal_saves_and_stops_all_ranks_at_one_step_and_the_run_goes_on_exac
 def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
     process = start(tmp_path, "--pause", "3")  # in a step, which the first signal lets end
     os.kill(process.pid, signal.SIGTERM)
-    time.sleep(0.2)
+    time.sleep(0.7)  # two within half a second are taken for one
     started = time.monotonic()
     os.kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=20)

@@ -60,3 +60,14 @@ def failure_of(error: BaseException, rank: int, position: Position, over: Failur
         traceback="".join(traceback.format_exception(type(error), error, error.__traceback__)),
         position=attrs.evolve(position, hook=innermost_hook(names)) if position.stage else position,
     )
+
+
+def rank_error(what: str, failure: Failure) -> RankError:
+    """The error of a rank that cannot go on without another one.
+
+    Args:
+        what: What it was about to do.
+        failure: The other's.
+    """
+    where = f" ({failure.position})" if failure.position.stage else ""
+    return RankError(what, got=f"rank {failure.rank} has failed{where}: {failure.message}")

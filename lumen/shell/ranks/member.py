@@ -12,21 +12,22 @@ import time
 import traceback
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
 from lumen.core.faults import Failure, Position, from_message, to_message
 from lumen.core.requests import check_kinds
 from lumen.errors import RankError
-from lumen.shell.ranks.blame import failure_of, innermost_hook
+from lumen.shell.ranks.aborts import CaughtAborts
+from lumen.shell.ranks.blame import failure_of, innermost_hook, rank_error
 from lumen.shell.ranks.roll import MEET, WATCH
 from lumen.shell.ranks.wire import Line
 
-_BEAT = 1.0  # seconds between two words on where this rank stands
-_PATIENCE = 0.2  # seconds that this rank gets to notice by itself that another one failed
-_BLOCKED = 1.5  # seconds after which its main thread is taken to be in a collective, which nothing interrupts
-_GRACE = 4.0  # seconds that hooks then get
+# seconds: between two words on where this rank stands; that it gets to notice by itself that another one failed; after
+# which its main thread is taken to be in a collective, which nothing interrupts; that its hooks then get
+_BEAT, _PATIENCE, _BLOCKED, _GRACE = 1.0, 0.2, 1.5, 4.0
+_TOLD = 2.5  # seconds until a rank that aborts has learnt of the failure that made it, if there is one
 _SETTLE = 5.0  # seconds that a rank which failed waits for the hooks of the others
 _STOPPED = 5.0  # seconds; longer pauses of what has no pause
 _LOST = "the coordinator is gone: rank 0, or the program that watches over the ranks, has ended or does not answer"
@@ -54,15 +55,16 @@ class Member:
         self.verdict = ""
         self._meet = Line(address, {**hello, "channel": MEET})
         self._watch = Line(address, {**hello, "channel": WATCH})
-        self._meetings = 0
         self._session = 0
         self._inside = False
         self._claim = threading.Lock()
         self._failing: int | None = None  # the thread that found this rank's failure
         self._told: BaseException | None = None
         self._talking = False
+        self._alone = False  # nobody answers any more
         self._main = threading.current_thread()
         self._before: Any = None
+        self._aborts = CaughtAborts(self._before_abort)
         self._beats: Callable[[], Any] = lambda: 0
         self._stand: Callable[[], Position] = Position
         self._rescue: Callable[[BaseException], None] = lambda _: None
@@ -87,27 +89,19 @@ class Member:
         if self._failing is not None:
             raise RankError(kind, got="a collective after a failure", do="Hooks of a failed run work on one rank.")
         if self.over is not None:
-            raise _rank_error(kind, self.over)
-        self._meetings += 1
+            raise rank_error(kind, self.over)
         self._talking = True  # the coordinator answers on this line too when a rank failed: no need to interrupt it
         try:
-            self._meet.send({"do": "meet", "kind": kind, "number": self._meetings}, body)
-            header, bodies = self._meet.receive()
-            while header.get("number") != self._meetings:
-                header, bodies = self._meet.receive()
+            header, bodies = self._meet.meet(kind, body)
         except OSError:
-            raise _rank_error(kind, self.over or self._lost()) from None
+            raise rank_error(kind, self.over or self._lost()) from None
         finally:
             self._talking = False
         if header["what"] == "over":
-            raise _rank_error(kind, from_message(header["failure"]))
+            raise rank_error(kind, from_message(header["failure"]))
         if header["what"] == "apart":
             check_kinds(dict(header["kinds"]))
-        parts, start = [], 0
-        for size in header["sizes"]:
-            parts.append(bodies[start : start + size])
-            start += size
-        return parts
+        return bodies
 
     def enter(
         self,
@@ -131,6 +125,7 @@ class Member:
         self._main = threading.current_thread()
         if self._main is threading.main_thread():
             self._before = signal.signal(signal.SIGURG, self._interrupt)
+            self._aborts.__enter__()
         self._inside = True
         self._say({"do": "enter", "session": self._session, "hang_timeout": hang_timeout})
 
@@ -141,6 +136,7 @@ class Member:
         self._inside = False
         self._stand, self._beats, self._rescue = Position, lambda: 0, lambda _: None
         if self._before is not None:
+            self._aborts.__exit__(None, None, None)
             signal.signal(signal.SIGURG, self._before)
             self._before = None
         self._say({"do": "leave"})
@@ -165,6 +161,8 @@ class Member:
 
         The end of this process would end what they do in a collective.
         """
+        if self._alone:
+            return
         self._talking = True
         with contextlib.suppress(OSError):
             self._meet.send({"do": "settle"})
@@ -196,7 +194,22 @@ class Member:
             return
         if self.over.kind == "interrupt":
             raise KeyboardInterrupt
-        raise _rank_error("the run", self.over)
+        raise rank_error("the run", self.over)
+
+    def _before_abort(self) -> None:
+        """This process aborts: gloo does so in backward when the other side of a collective is gone."""
+        deadline = time.monotonic() + _TOLD
+        while self.over is None and time.monotonic() < deadline:
+            time.sleep(_PATIENCE)
+        with self._claim:
+            if self._failing is not None or not self._inside:
+                return
+            self._failing = threading.get_ident()
+        if self.over is None:  # its own doing: the parent has its last words
+            self._rescue(RankError("this process", got="it is aborted; its last words say why"))
+            return
+        self._save_what_can_be(self.over)
+        self._end(self.over)
 
     # -- what the watch does ----------------------------------------------------------------------------------------
 
@@ -220,6 +233,7 @@ class Member:
                     self._obey(self._watch.receive()[0])
                 if self._hang_timeout is not None and now - self._heard > self._hang_timeout + _STOPPED:
                     break
+        self._alone = True
         self._give_up(self._lost())
 
     def _obey(self, header: dict[str, Any]) -> None:
@@ -263,21 +277,20 @@ class Member:
         else:
             time.sleep(_GRACE)
         if self._inside and self._session == session:
-            if not self.supervised:
-                sys.stderr.write(self.verdict or f"lumen: rank {failure.rank}: {failure.words}\n")
-                sys.stderr.flush()
-            sys.stdout.flush()
-            os._exit(130 if failure.kind == "interrupt" else 1)
+            self._end(failure)
+
+    def _end(self, failure: Failure) -> NoReturn:
+        """Ends this process, in whichever thread."""
+        if not self.supervised:
+            sys.stderr.write(self.verdict or f"lumen: rank {failure.rank}: {failure.words}\n")
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(130 if failure.kind == "interrupt" else 1)
 
     def _save_what_can_be(self, failure: Failure) -> None:
         """What the main thread would do if it were not blocked."""
         self._failing = threading.get_ident()
-        error = _rank_error("a collective", failure)
+        error = rank_error("a collective", failure)
         self.fail(error, self._stand())
         self._rescue(error)
         self.settle()
-
-
-def _rank_error(what: str, failure: Failure) -> RankError:
-    where = f" ({failure.position})" if failure.position.stage else ""
-    return RankError(what, got=f"rank {failure.rank} has failed{where}: {failure.message}")

@@ -7,9 +7,11 @@ import ctypes
 import os
 import signal
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
+
+from lumen.shell.signals import STOP_SIGNALS
 
 _PR_SET_PDEATHSIG = 1
 
@@ -23,22 +25,37 @@ def die_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def take_workers_along() -> None:
-    """Lets the processes that this one forks, such as data workers, be killed when it ends.
+def serve_parent(parent: int, *, tied: bool) -> None:
+    """Makes the present process, a data worker, end with its parent, and leave it to the parent what signals mean.
 
-    The kernel sends the signal when the thread that forked ends: a fork in a thread that is not the main one is left
-    alone.
+    A signal to a whole group of processes (Ctrl-C is another matter, a job's SIGTERM, a terminal that goes away) would
+    else end the workers of a run that is about to save.
+
+    Args:
+        parent: The process that started this one.
+        tied: Whether to end with it. The kernel ends this process with the thread that forked it: only where that was
+            the main one do thread and process end together.
     """
-    in_main = [False]
+    for name in STOP_SIGNALS:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    if _LIBC is None or not tied:
+        return
+    own = signal.SIGRTMIN + 3  # one that nobody sends to groups of processes
 
-    def look() -> None:
-        in_main[0] = threading.current_thread() is threading.main_thread()
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        remove_shared_memory(os.getpid())
+        os._exit(1)
 
-    def follow() -> None:
-        if in_main[0]:
-            die_with_parent()
+    signal.signal(own, leave)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, own)
+    if os.getppid() != parent:
+        leave(own, None)
 
-    os.register_at_fork(before=look, after_in_child=follow)
+
+def remove_shared_memory(worker: int) -> None:
+    """Removes what a data worker has left in shared memory: Paddle names each piece after the process that made it."""
+    for left in Path("/dev/shm").glob(f"paddle_{worker}_*"):  # noqa: S108 - where Paddle puts it
+        left.unlink(missing_ok=True)
 
 
 def children(pid: int) -> dict[int, str]:
@@ -53,8 +70,6 @@ def children(pid: int) -> dict[int, str]:
 def end_leftovers(processes: Mapping[int, str]) -> None:
     """Kills those that still run, and removes what dead ones left in shared memory.
 
-    Paddle names each piece of shared memory after the data worker that made it.
-
     Args:
         processes: For each number when the process began: another one may have it by now.
     """
@@ -62,8 +77,7 @@ def end_leftovers(processes: Mapping[int, str]) -> None:
         if _began(pid) == began:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        for left in Path("/dev/shm").glob(f"paddle_{pid}_*"):  # noqa: S108 - where Paddle puts it
-            left.unlink(missing_ok=True)
+        remove_shared_memory(pid)
 
 
 def _began(pid: int) -> str:

@@ -188,7 +188,10 @@ class Roll:
             for number, rank in enumerate(self.ranks):
                 if first is not None and rank.failure is None and first.rank != number:
                     self._give_up(number, rank, first)
-        if self._asked_at is None and all(one.settling or one.gone or not one.inside for one in self.ranks):
+        lost = self.beyond_help(now)
+        if self._asked_at is None and all(
+            one.settling or one.gone or not one.inside or number in lost for number, one in enumerate(self.ranks)
+        ):
             for number, rank in enumerate(self.ranks):
                 if rank.settling:
                     rank.settling = False
@@ -224,11 +227,11 @@ class Roll:
             self.declare(failure, now)
 
     def _suspect(self, now: float) -> int:
-        """Who keeps the others waiting: one that does not answer, else one that waits for nobody."""
+        """Who keeps the others waiting: one that does not answer, else one that waits neither here nor in Paddle."""
 
-        def rating(number: int) -> tuple[bool, bool, float]:
+        def rating(number: int) -> tuple[bool, bool, bool, float]:
             rank = self.ranks[number]
-            return now - rank.heard > _SILENT, rank.waiting is None, now - rank.moved
+            return now - rank.heard > _SILENT, rank.waiting is None, not rank.in_paddle, now - rank.moved
 
         return max(range(len(self.ranks)), key=rating)
 
@@ -237,8 +240,8 @@ class Roll:
             return
         self._asked_at = now
         for number, rank in enumerate(self.ranks):
-            rank.stack = ""
             if rank.inside and not rank.gone and rank.failure is None:
+                rank.stack = ""
                 self.outbox.append((number, WATCH, ({"what": "stack?"}, b"")))
 
     def _all_answered(self) -> bool:

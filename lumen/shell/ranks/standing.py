@@ -29,6 +29,12 @@ class Rank:
     waiting: tuple[int, str, bytes] | None = None  # the number, the kind and the value of a meeting
     settling: bool = False  # it failed, its hooks were called, and it waits for the others to get as far
 
+    @property
+    def in_paddle(self) -> bool:
+        """Whether its main thread is in a call of Paddle, a collective perhaps."""
+        files = [line for line in self.stack.splitlines() if line.lstrip().startswith("File ")]
+        return bool(files) and "/paddle/" in files[-1]
+
 
 def describe(ranks: Sequence[Rank], first: Failure | None) -> str:
     """Where each rank stood and, last, the words of the one that failed first.
@@ -40,7 +46,8 @@ def describe(ranks: Sequence[Rank], first: Failure | None) -> str:
     if first is None:
         return ""
     lines = describe_stands({number: _stand(rank) for number, rank in enumerate(ranks) if number != first.rank})
-    where = f", {first.position}" if first.position.stage else ""
+    seen = "last seen in " if first.kind in ("lost", "hang") or first.message.startswith(ENDINGS) else "in "
+    where = f", {seen}{first.position}" if first.position.stage else ""
     if first.rank < 0:
         return "\n".join([*lines, first.words, ""])
     ended = first.message.startswith(ENDINGS)

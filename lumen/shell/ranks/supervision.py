@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lumen.shell.ranks.member import Member
-from lumen.shell.ranks.processes import die_with_parent, take_workers_along
+from lumen.shell.ranks.processes import die_with_parent
 
 _PID = "LUMEN_SUPERVISOR_PID"
 _ADDRESS = "LUMEN_COORDINATOR"
@@ -65,12 +65,10 @@ def join(rank: int) -> Member | None:
         rank: This rank.
     """
     if is_supervised():
-        take_workers_along()
         host, _, port = os.environ[_ADDRESS].rpartition(":")
         return Member((host, int(port)), os.environ[_TOKEN], rank, supervised=True)
     if _paddle_launched():
         die_with_parent()
-        take_workers_along()
     return None
 
 

@@ -85,6 +85,7 @@ class Line:
         self.socket.settimeout(None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = Reader()
+        self._meetings = 0
         self._ready: list[Message] = []
         self.send(hello)
 
@@ -108,6 +109,22 @@ class Line:
                 raise ConnectionError("the coordinator is gone")
             self._ready += self._reader.feed(data)
         return self._ready.pop(0)
+
+    def meet(self, kind: str, body: bytes) -> tuple[dict[str, Any], list[bytes]]:
+        """Asks for a meeting and waits for it: what became of it, and the bytes of each rank.
+
+        Answers to an earlier meeting that was given up are passed over.
+        """
+        self._meetings += 1
+        self.send({"do": "meet", "kind": kind, "number": self._meetings}, body)
+        header, bodies = self.receive()
+        while header.get("number") != self._meetings:
+            header, bodies = self.receive()
+        parts, start = [], 0
+        for size in header.get("sizes", ()):
+            parts.append(bodies[start : start + size])
+            start += size
+        return header, parts
 
     def close(self) -> None:
         """Hangs up."""

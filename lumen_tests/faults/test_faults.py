@@ -1,0 +1,160 @@
+"""Ways of starting x faults: over in seconds, not with 0, the first traceback last, hooks called, nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+
+from lumen_tests.dist.test_launcher import all_gone, environ
+
+SCRIPT = str(Path(__file__).with_name("fault_script.py"))
+WAYS = {"self": [], "paddle": ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--log_dir", "log"]}
+HANG = 5.0
+pytestmark = pytest.mark.dist
+slow = pytest.mark.slow
+
+
+@attrs.frozen
+class End:
+    """How a job ended: its exit code, its words, and the seconds between the fault and its end."""
+
+    code: int
+    words: str
+    seconds: float
+
+
+def begin(folder: Path, way: str, *arguments: str) -> subprocess.Popen[str]:
+    (folder / "tmp").mkdir()
+    command = [sys.executable, *WAYS[way], SCRIPT, "--out", str(folder), *arguments]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**environ(), "TMPDIR": str(folder / "tmp")},
+        cwd=folder,
+        start_new_session=True,
+    )
+
+
+def end(process: subprocess.Popen[str], folder: Path) -> End:
+    words, _ = process.communicate(timeout=60)
+    seconds = time.time() - float((folder / "fault-time").read_text())
+    assert all_gone(folder, within=2.0 if process.returncode != -signal.SIGKILL else 10.0)
+    assert not list((folder / "tmp").iterdir())
+    for worker in folder.glob("pid-worker-*"):  # Paddle's data workers keep batches in shared memory
+        assert not list(Path("/dev/shm").glob(f"paddle_{worker.read_text()}_*"))
+    return End(process.returncode, words, seconds)
+
+
+# what happens, where, on which rank; the exit code under lumen's own supervisor; what stands last; who is told
+CASES = [
+    ("raise", "training_step", 1, 1, "ValueError: bad sample", "01"),
+    pytest.param("raise", "training_step", 0, 1, "ValueError: bad sample", "01", marks=slow),
+    ("raise", "validation_step", 1, 1, "ValueError: bad sample", "01"),
+    pytest.param("raise", "on_save_checkpoint", 0, 1, "ValueError: bad sample", "01", marks=slow),
+    pytest.param("raise", "on_save_checkpoint", 1, 1, "ValueError: bad sample", "01", marks=slow),
+    pytest.param("raise", "on_fit_start", 1, 1, "ValueError: bad sample", "01", marks=slow),
+    pytest.param("raise", "before", 1, 1, "ValueError: bad sample", "", marks=slow),
+    pytest.param("exit 0", "training_step", 1, 1, "SystemExit: 0", "01", marks=slow),
+    pytest.param("leave", "training_step", 1, 1, "ended with exit code 0 while the others went on", "0", marks=slow),
+    ("kill", "training_step", 0, 137, "was ended by SIGKILL", "1"),
+    pytest.param("kill", "training_step", 1, 137, "was ended by SIGKILL", "0", marks=slow),
+    pytest.param("kill", "validation_step", 1, 137, "was ended by SIGKILL", "0", marks=slow),
+    pytest.param("stop", "training_step", 1, 137, "does not answer", "0", marks=slow),
+    pytest.param("stop", "training_step", 0, 137, "does not answer", "1", marks=slow),
+    ("sleep", "training_step", 0, 1, "time.sleep(1000)", "01"),
+    pytest.param("sleep", "validation_step", 1, 1, "time.sleep(1000)", "01", marks=slow),
+]
+
+
+@pytest.mark.parametrize(("what", "where", "rank", "code", "last", "told"), CASES)
+def test_under_lumens_supervisor(
+    tmp_path: Path, what: str, where: str, rank: int, code: int, last: str, told: str
+) -> None:
+    arguments = ["--what", what, "--where", where, "--ranks", str(rank), "--workers", str(2 * (what == "kill"))]
+    hangs = what in ("stop", "sleep")
+    found = end(begin(tmp_path, "self", *arguments, "--hang-timeout", str(HANG if hangs else 300)), tmp_path)
+    assert found.code == code, found.words
+    assert found.seconds < 10 + HANG * hangs
+    report = found.words[found.words.index(f"lumen: rank {rank} failed first") :]
+    assert report.count("lumen: rank") == 1  # where the others stood is told before
+    assert last in "\n".join(report.rstrip().splitlines()[-2:])
+    assert found.words.count("ValueError: bad sample\nlumen: in fit") == (what == "raise" and where != "before")
+    if told:
+        assert f"lumen: rank {1 - rank}: " in found.words
+    assert_told(tmp_path, told)
+
+
+def assert_told(folder: Path, ranks: str) -> None:
+    """`on_exception` was called on these ranks, and a collective there was refused at once."""
+    assert sorted(path.name for path in folder.glob("told-*")) == [f"told-{rank}" for rank in ranks]
+    for rank in ranks:
+        assert "a collective after a failure" in (folder / f"told-{rank}").read_text()
+
+
+@pytest.mark.parametrize(
+    ("what", "where", "rank", "last"),
+    [
+        ("raise", "training_step", 1, "ValueError: bad sample"),
+        pytest.param("raise", "validation_step", 0, "ValueError: bad sample", marks=slow),
+        pytest.param("raise", "on_save_checkpoint", 1, "ValueError: bad sample", marks=slow),
+        pytest.param("exit 0", "training_step", 1, "SystemExit: 0", marks=slow),
+        pytest.param("kill", "training_step", 1, "it died without a word", marks=slow),
+        pytest.param("kill", "training_step", 0, "rank 0", marks=slow),
+        pytest.param("stop", "training_step", 1, "does not answer", marks=slow),
+        pytest.param("sleep", "training_step", 0, "time.sleep(1000)", marks=slow),
+    ],
+)
+def test_under_paddles_launcher(tmp_path: Path, what: str, where: str, rank: int, last: str) -> None:
+    """The ranks agree among themselves; Paddle's launcher chooses the exit code and shows the end of a rank's log."""
+    arguments = ["--what", what, "--where", where, "--ranks", str(rank), "--workers", str(2 * (what == "kill"))]
+    hangs = what in ("stop", "sleep")
+    found = end(begin(tmp_path, "paddle", *arguments, "--hang-timeout", str(HANG if hangs else 300)), tmp_path)
+    assert found.code != 0
+    assert found.seconds < 10 + HANG * hangs
+    logs = "".join(path.read_text() for path in sorted((tmp_path / "log").glob("workerlog.*")))
+    other = (tmp_path / "log" / f"workerlog.{1 - rank}").read_text()
+    assert last in "\n".join(other.rstrip().splitlines()[-3:]), logs
+    assert_told(tmp_path, "01" if what in ("raise", "exit 0", "sleep") else str(1 - rank))
+
+
+SIGNALS = [
+    ("ctrl-c", [signal.SIGINT], "group", 130),
+    pytest.param("ctrl-c, to the parent alone", [signal.SIGINT], "parent", 130, marks=slow),
+    pytest.param("ctrl-c twice", [signal.SIGINT, signal.SIGINT], "group", 130, marks=slow),
+    pytest.param("the parent is killed", [signal.SIGKILL], "parent", -9, marks=slow),
+    pytest.param("a second SIGTERM", [signal.SIGTERM, signal.SIGTERM], "parent", 143, marks=slow),
+]
+
+
+@pytest.mark.parametrize(("name", "numbers", "to", "code"), SIGNALS)
+def test_a_signal_to_a_job_that_stands_still(
+    tmp_path: Path, name: str, numbers: Sequence[signal.Signals], to: str, code: int
+) -> None:
+    process = begin(tmp_path, "self", "--what", "wait")
+    deadline = time.monotonic() + 40
+    while not (tmp_path / "waits").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.5)
+    (tmp_path / "fault-time").write_text(repr(time.time()))
+    for number in numbers:
+        (os.killpg if to == "group" else os.kill)(process.pid, number)
+        time.sleep(0.7)
+    found = end(process, tmp_path)
+    assert found.code == code, found.words
+    assert found.seconds < 10
+    if name.endswith(("ctrl-c", "alone")):
+        assert found.words.rstrip().splitlines()[-1] in ("lumen: interrupted", "KeyboardInterrupt"), found.words
+        assert_told(tmp_path, "01")
