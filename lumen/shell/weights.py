@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,3 +51,16 @@ def load_weights(layer: Any, saved: Mapping[str, Stored], source: str) -> None:
         )
     for name, tensor in now.items():
         tensor.set_value(from_numpy(saved[name]))
+
+
+def describe_parameters(module: Any) -> dict[str, str]:
+    """The shape and dtype of each parameter, and whether it is trained, by its name."""
+    return {
+        name: f"{list(one.shape)} {str(one.dtype).rpartition('.')[2]}{', frozen' * bool(one.stop_gradient)}"
+        for name, one in module.named_parameters()
+    }
+
+
+def fingerprints(module: Any) -> dict[str, str]:
+    """A checksum (CRC-32) of each parameter's bytes, by its name."""
+    return {name: f"{zlib.crc32(one.numpy().tobytes()):08x}" for name, one in module.named_parameters()}

@@ -76,6 +76,8 @@ class Trainer(RunView):
             the last checkpoint; not after the same error at the same step twice.
         rank_output: What is shown of ranks other than 0: "all", "errors" (their standard error), "none", or a folder
             for one file `rank-N.log` a rank, rank 0 included.
+        check_replicas: How often the weights of all ranks are compared, such as "1 epoch" or "500 steps"; where they
+            differ, the run ends with an error that names the first such parameter. None: never.
 
     Raises:
         ConfigError: An argument is unknown, wrong, or contradicts another.
@@ -121,6 +123,7 @@ class Trainer(RunView):
         hang_timeout: float | str | None = "30 min",
         max_restarts: int = 0,
         rank_output: str | os.PathLike[str] = "all",
+        check_replicas: str | None = None,
         **unknown: NoReturn,
     ) -> None:
         super().__init__()
@@ -161,7 +164,7 @@ class Trainer(RunView):
         self.device_plan = plan_devices(accelerator, devices, gpus=gpu_count())
         self.default_root_dir = os.path.abspath(os.fspath(default_root_dir) if default_root_dir is not None else ".")
         self.loggers: list[Logger] = make_loggers(logger, self.default_root_dir)
-        self.callbacks: list[Callback] = make_callbacks(callbacks, self.arguments)
+        self.callbacks: list[Callback] = make_callbacks(callbacks, self.arguments, check_replicas)
 
     # -- entry points -----------------------------------------------------------------------------------------------
 

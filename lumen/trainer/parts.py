@@ -14,6 +14,7 @@ from lumen.core.arguments import Arguments
 from lumen.errors import ConfigError
 from lumen.loggers.base import Logger
 from lumen.loggers.csv import CSVLogger
+from lumen.trainer.replicas import ReplicaCheck
 
 
 def make_loggers(given: bool | Logger | Sequence[Logger] | None, root: str) -> list[Logger]:
@@ -37,12 +38,15 @@ def make_loggers(given: bool | Logger | Sequence[Logger] | None, root: str) -> l
     return loggers
 
 
-def make_callbacks(given: Callback | Sequence[Callback] | None, arguments: Arguments) -> list[Callback]:
+def make_callbacks(
+    given: Callback | Sequence[Callback] | None, arguments: Arguments, check_replicas: str | None
+) -> list[Callback]:
     """The callbacks of a Trainer in the order in which they are called: the user's, those that write checkpoints last.
 
     Args:
         given: None, one, or several.
         arguments: Whether a progress bar and a checkpoint callback are wanted.
+        check_replicas: How often ranks compare their weights; None: never.
 
     Raises:
         ConfigError: Something in it is not a Callback, or one contradicts an argument.
@@ -62,6 +66,8 @@ def make_callbacks(given: Callback | Sequence[Callback] | None, arguments: Argum
         callbacks.append(ProgressBar())
     if arguments.enable_checkpointing and not any(isinstance(c, ModelCheckpoint) for c in callbacks):
         callbacks.append(ModelCheckpoint())
+    if check_replicas is not None:
+        callbacks.insert(0, ReplicaCheck(check_replicas))
     return sorted(callbacks, key=lambda callback: overrides(callback, "on_checkpoint"))
 
 

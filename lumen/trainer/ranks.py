@@ -45,6 +45,12 @@ def connect_ranks(trainer: Trainer) -> Cluster:
         )
     if world.size == 1 and not supervision.is_supervised() and (launchable(plan) or watched.max_restarts):
         launch(plan, watched, trainer.stop_signals)
+    if watched.max_restarts and not supervision.is_supervised():
+        _log.warning(
+            "max_restarts=%d has no effect under another launcher: let that one start the job again, with "
+            'ckpt_path="auto".',
+            watched.max_restarts,
+        )
     if trainer.arguments.deterministic:
         make_deterministic()
     return connect(plan, world, trainer.strategy)

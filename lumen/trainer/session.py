@@ -34,6 +34,7 @@ from lumen.shell.sources.base import Source, least
 from lumen.trainer.checks import check_method, check_module
 from lumen.trainer.inputs import Inputs
 from lumen.trainer.ranks import Part, attempt, connect_ranks
+from lumen.trainer.replicas import check_same_model
 from lumen.trainer.snapshot import find_checkpoint, restore_fit, restore_weights, saved_state
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Session:
         self._set_up = True
         for call in hooks["setup"]:
             call(stage.value)
-        cluster.wait("setup")
+        check_same_model(cluster.gather, module)
         checkpoint = find_checkpoint(trainer, self._part.resume_path() or self._ckpt_path)
         if stage is Stage.FIT:
             self._go_on_from(checkpoint, cluster)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +138,8 @@ def find_checkpoint(trainer: RunView, given: str | os.PathLike[str] | None) -> c
             do='Use ckpt_path="auto" to start afresh where there is none.',
         )
     if trainer.is_global_zero:
-        _log.info("ckpt_path=%r: %s", given, f"going on from {found.path}" if found is not None else "a fresh start")
+        which = f"going on from {found.path}" if found is not None else "nothing to go on from: a fresh start"
+        sys.stderr.write(f"lumen: ckpt_path={given!r}: {which}\n")
     return found
 
 

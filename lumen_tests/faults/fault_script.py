@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import lumen
-from lumen_tests.models import Classifier, loader
+from lumen.shell.paddle_shim import paddle
+from lumen_tests.models import Classifier, loader, nn
 
 
 def bad(what: str, out: Path) -> None:
@@ -40,6 +41,11 @@ class Faulty(Classifier):
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(dropout=0.0)
+        rank = os.environ.get("PADDLE_TRAINER_ID")
+        if options.what == "wider" and rank == "1":
+            self.net[3] = nn.Linear(8, 5)
+        if options.what == "frozen" and rank == "1":
+            self.net[0].bias.stop_gradient = True
         self.options, self.out = options, Path(options.out)
 
     def fault(self, where: str) -> None:
@@ -47,6 +53,10 @@ class Faulty(Classifier):
         (self.out / f"pid-{rank}").write_text(str(os.getpid()))
         due = self.trainer.current_epoch == 1 or where == "on_fit_start"
         if where == self.options.where and rank in self.options.ranks and due:
+            if self.options.what == "diverge":
+                with paddle.no_grad():
+                    self.net[3].weight.scale_(1.5)
+                return
             bad(self.options.what, self.out)
 
     def on_fit_start(self) -> None:
@@ -86,6 +96,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="*", default=[1])
     parser.add_argument("--hang-timeout", type=float, default=300)
     parser.add_argument("--sync", default="auto")
+    parser.add_argument("--check-replicas")
     parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()
     if options.where == "before" and os.environ.get("PADDLE_TRAINER_ID") == "1":
@@ -100,6 +111,7 @@ def main() -> None:
         strategy=lumen.FleetStrategy(gradient_sync=options.sync),
         callbacks=Witness(),
         num_sanity_val_steps=0,
+        check_replicas=options.check_replicas,
         seed=3,
     )
 

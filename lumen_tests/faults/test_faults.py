@@ -128,6 +128,24 @@ def test_under_paddles_launcher(tmp_path: Path, what: str, where: str, rank: int
     assert_told(tmp_path, "01" if what in ("raise", "exit 0", "sleep") else str(1 - rank))
 
 
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("wider", "the module's parameter net.3.weight: [8, 3] float32 on rank 0 and [8, 5] float32 on rank 1"),
+        pytest.param("frozen", "net.0.bias: [8] float32 on rank 0 and [8] float32, frozen on rank 1", marks=slow),
+        ("diverge", "the weights of net.3.weight: other ones on rank 1 than on rank 0, after step 12"),
+        pytest.param("diverge", "the weights of net.3.weight: other ones on rank 1 than on rank 0", marks=slow),
+    ],
+)
+def test_ranks_that_differ_are_named_with_what_differs(tmp_path: Path, what: str, error: str) -> None:
+    interval = "4 steps" if "step 12" in error else "1 epoch"
+    process = begin(tmp_path, "self", "--what", what, "--check-replicas", interval)
+    words, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    last = words[words.rindex("failed first") :]
+    assert f"lumen.errors.WorldError: {error}" in last or (what == "frozen" and error in last)
+
+
 SIGNALS = [
     ("ctrl-c", [signal.SIGINT], "group", 130),
     pytest.param("ctrl-c, to the parent alone", [signal.SIGINT], "parent", 130, marks=slow),
