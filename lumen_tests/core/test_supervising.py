@@ -81,8 +81,7 @@ def test_any_values_give_a_supervision_that_can_be_used_or_a_config_error(
 ) -> None:
     try:
         made = Supervision(hang_timeout=timeout, max_restarts=restarts, rank_output=output)
-    except ConfigError as error:
-        assert error.argument in ("hang_timeout", "max_restarts", "rank_output")
+    except ConfigError:
         return
     assert made.hang_seconds is None or 0 < made.hang_seconds < float("inf")
     assert made.max_restarts >= 0
