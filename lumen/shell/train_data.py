@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from lumen.core.progress import Progress
@@ -74,11 +75,22 @@ class TrainData:
         epoch = progress.epoch
         before = (lambda batch: streams.begin_batch(epoch, batch)) if streams.per_batch else None
         items = self.source.epoch(_span(progress, limit=self._length, before_fetch=before))
-        if self._world.size > 1 and not self.source.dealt and self._length is None:
+        if self._world.size == 1:
+            return items
+        if not self.source.dealt and self._length is None:
             return self._in_step(items)
-        return items
+        return self._met(items)
 
-    def _in_step(self, items: Iterator[Item]) -> Generator[Item, None, None]:
+    def _met(self, items: Generator[Item, None, None]) -> Generator[Item, None, None]:
+        """Waits until every rank has its first batch: gloo gives up after 30 s in the first step's all-reduce."""
+        with contextlib.closing(items):
+            first = next(items, None)
+            self._gather("first batch", None)
+            if first is not None:
+                yield first
+                yield from items
+
+    def _in_step(self, items: Generator[Item, None, None]) -> Generator[Item, None, None]:
         """Ends the epoch on all ranks with the first of them; nobody knows beforehand which that is."""
         while True:
             item = next(items, None)

@@ -263,8 +263,9 @@ def test_a_mixture_that_stops_at_the_first_repeats_nothing_and_goes_on_in_the_ne
     order = Mixed(sizes=sizes, temperature=temperature)
     taken = epoch(order, sum(sizes), number)
     assert len(set(taken)) == len(taken) > 0
-    seen = Counter(sample for each in range(60) for sample in epoch(order, sum(sizes), each))
-    assert set(seen) == set(range(sum(sizes)))
+    # the end of an epoch passes over some samples by chance: with 60 epochs, one of 30 was never taken
+    seen = {sample for each in range(300) for sample in epoch(order, sum(sizes), each)}
+    assert seen == set(range(sum(sizes)))
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(0, 4))
