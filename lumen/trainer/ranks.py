@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lumen.core.faults import Position
+from lumen.core.slurm import slurm_environment
 from lumen.core.world import world_from_env
 from lumen.errors import WorldError
 from lumen.loop.run import Run
@@ -35,6 +36,7 @@ def connect_ranks(trainer: Trainer) -> Cluster:
         SystemExit: At the end of a supervisor.
     """
     plan, watched = trainer.device_plan, trainer.supervision
+    os.environ.update(slurm_environment(os.environ))  # where Paddle looks for them, and nowhere else
     world = world_from_env(os.environ)
     if world.size == 1 and trainer.arguments.num_nodes > 1:
         raise WorldError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -113,3 +114,23 @@ def test_a_checkpoint_of_two_ranks_goes_on_on_two_and_on_one(together: Path, tmp
     run(["-m", MODULE, "--out", str(one), "--batch-size", "32", *arguments])
     assert result(two)["step"] == result(one)["step"] == 9
     assert_same_weights(one, two, 1e-5)
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+def test_tasks_of_a_slurm_step_are_ranks(together: Path, tmp_path: Path) -> None:
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "2"}
+    step |= {"SLURM_JOB_NODELIST": "localhost", "SLURM_NODEID": "0", "MASTER_PORT": str(free_port())}
+    command = [sys.executable, SCRIPT, "--out", str(tmp_path)]
+    tasks = []
+    for rank in ("0", "1"):
+        task = {"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "PYTHONPATH": str(ROOT)}
+        tasks.append(subprocess.Popen(command, env={**os.environ, **step, **task}, stderr=subprocess.PIPE, text=True))
+    errors = [task.communicate(timeout=100)[1] for task in tasks]
+    assert [task.returncode for task in tasks] == [0, 0], errors
+    assert result(tmp_path)["size"] == 2
+    assert result(tmp_path)["digest"] == result(tmp_path, 1)["digest"] == result(together)["digest"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import pickle  # noqa: TID251 - for values of this program's own ranks, which have shown a token
@@ -73,7 +74,7 @@ class Cluster:
             self.member.meet("connect", b"")
         if not paddle.distributed.is_initialized():
             with self._deadline():
-                _init_fleet(self.kind, self._strategy)
+                _init_fleet(self.kind, self.place, self._strategy)
         if self.member is None:
             self.member = self._find_coordinator()
             watch_uncaught(self.member)
@@ -224,15 +225,21 @@ def _set_device(plan: DevicePlan, world: World) -> Any:
     return paddle.CUDAPlace(device)
 
 
-def _init_fleet(kind: str, strategy: FleetStrategy) -> None:
-    """`fleet.init` without the lines that it prints on every rank."""
+def _init_fleet(kind: str, place: Any, strategy: FleetStrategy) -> None:
+    """`fleet.init` without the lines that it prints on every rank; Paddle reads the device from the environment."""
     backend = os.environ.get("PADDLE_DISTRI_BACKEND")
     if kind == "cpu" and backend not in ("gloo", "auto", None):
         raise WorldError("PADDLE_DISTRI_BACKEND", got=backend, allowed="gloo, for ranks on a CPU")
+    if kind == "gpu":
+        os.environ.setdefault("FLAGS_selected_gpus", str(place.get_device_id()))
+    elif backend != "gloo":  # 3.3 starts no group of ranks on "auto", nor 2.6.2 without a GPU
+        os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         from paddle.distributed import fleet
 
+        # 3.3 keeps the environment as it was when the first DataLoader was built, which may be before SLURM was read
+        importlib.import_module("paddle.distributed.parallel")._global_parallel_env = None
         fleet.init(
             role_maker=strategy.role_maker,
             is_collective=strategy.is_collective,
