@@ -239,7 +239,7 @@ def _init_fleet(kind: str, place: Any, strategy: FleetStrategy) -> None:
         from paddle.distributed import fleet
 
         # 3.3 keeps the environment as it was when the first DataLoader was built, which may be before SLURM was read
-        importlib.import_module("paddle.distributed.parallel")._global_parallel_env = None
+        vars(importlib.import_module("paddle.distributed.parallel"))["_global_parallel_env"] = None
         fleet.init(
             role_maker=strategy.role_maker,
             is_collective=strategy.is_collective,
