@@ -12,7 +12,7 @@ from lumen.loop.runtime import Stage
 def evaluate(run: Run, stage: Stage, *, collect: bool = False) -> list[list[Any]]:
     """Evaluates every batch of every loader of a stage; the metrics over all ranks are in the logbook afterwards.
 
-    It costs one host read and two meetings of the ranks, at its end.
+    It costs one host read and one collective, at its end.
 
     Args:
         run: The run.
@@ -54,7 +54,6 @@ def evaluate(run: Run, stage: Stage, *, collect: bool = False) -> list[list[Any]
             run.write(record)
         logbook.scope = Scope.CLOSED
         run.fire(f"on_{word}_end")
-        runtime.gather(f"{word} end", None)  # a hook may take longer on one rank than gloo waits in the next step
     finally:
         logbook.scope = Scope.CLOSED
         runtime.eval_end(stage)

@@ -81,6 +81,7 @@ def _share(run: Run, plan: StepPlan) -> None:
         run.write(steps)
     if plan.validate and run.eval_loaders:
         evaluate(run, Stage.VALIDATE)
+        runtime.gather("validation", None)  # its hooks may take longer on one rank than gloo waits in the next step
         logbook.scope = Scope.TRAIN_BATCH
     if plan.end_epoch:
         logbook.scope = Scope.TRAIN_EPOCH
