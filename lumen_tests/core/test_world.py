@@ -16,7 +16,7 @@ NODES_2_AND_4 = ",".join([*[f"10.0.0.1:{p}" for p in (1, 2)], *[f"10.0.0.2:{p}" 
     ("environ", "expected"),
     [
         ({}, (1, 0, 1, 0, 0)),
-        ({"PATH": "/bin"}, (1, 0, 1, 0, 0)),
+        ({"PATH": "/bin", "PADDLE_NNODES": "1"}, (1, 0, 1, 0, 0)),
         ({"PADDLE_TRAINERS_NUM": "1", "PADDLE_TRAINER_ID": "0"}, (1, 0, 1, 0, 0)),
         ({"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "1"}, (2, 1, 2, 1, 0)),
         ({"PADDLE_TRAINERS_NUM": "", "PADDLE_TRAINER_ID": ""}, (1, 0, 1, 0, 0)),
@@ -53,6 +53,8 @@ def test_table(environ: dict[str, str], expected: tuple[int, ...]) -> None:
     ("environ", "variable"),
     [
         ({"PADDLE_TRAINERS_NUM": "2"}, "PADDLE_TRAINER_ID: not set"),
+        ({"PADDLE_NNODES": "2", "PADDLE_MASTER": "train-worker-0:36543"}, "PADDLE_NNODES: got '2'.*launch"),
+        ({"PADDLE_NNODES": "2:4"}, "PADDLE_NNODES: got '2:4'"),
         ({"PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: not set"),
         ({"PADDLE_TRAINERS_NUM": "two", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: got 'two'"),
         ({"PADDLE_TRAINERS_NUM": "0", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: got '0'"),
