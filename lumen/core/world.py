@@ -79,11 +79,11 @@ def world_from_env(environ: Mapping[str, str]) -> World:
     """
     size, rank = _number(environ, "PADDLE_TRAINERS_NUM", least=1), _number(environ, "PADDLE_TRAINER_ID")
     if size is None and rank is None:
-        nodes = environ.get("PADDLE_NNODES", "").strip()
-        if nodes not in ("", "1"):  # a Kubernetes PaddleJob's pod, in which the launcher was forgotten
+        text = environ.get("PADDLE_NNODES", "").strip()
+        if text not in ("", "1"):  # a Kubernetes PaddleJob's pod, in which the launcher was forgotten
             raise WorldError(
                 "PADDLE_NNODES",
-                got=nodes,
+                got=text,
                 allowed="1 where PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID are not set: each node would train alone",
                 do="Start with python -m paddle.distributed.launch train.py, which reads it, or unset it.",
             )

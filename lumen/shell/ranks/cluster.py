@@ -22,6 +22,7 @@ from lumen.errors import ConnectError, WorldError
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.ranks import supervision
 from lumen.shell.ranks.coordinator import Coordinator
+from lumen.shell.ranks.meeting import meet, unreachable
 from lumen.shell.ranks.member import Member
 from lumen.shell.ranks.uncaught import watch_uncaught
 
@@ -73,6 +74,8 @@ class Cluster:
         if self.member is not None:
             self.member.meet("connect", b"")
         if not paddle.distributed.is_initialized():
+            if self.member is None and ":" in _meeting_point():
+                meet(_meeting_point(), self.world.rank, self.world.size, self._strategy.connect_timeout)
             with self._deadline():
                 _init_fleet(self.kind, self.place, self._strategy)
         if self.member is None:
@@ -120,7 +123,7 @@ class Cluster:
         def end() -> None:
             if ended.wait(seconds):
                 return
-            error = _unreachable(f"no connection after {seconds:g} s")
+            error = _apart(f"no connection after {seconds:g} s")
             if self.member is not None:
                 self.member.fail(error, Position())
             elif sys.__stderr__ is not None:  # the present one is set aside meanwhile
@@ -134,7 +137,7 @@ class Cluster:
         except (RuntimeError, OSError, ValueError) as error:
             if isinstance(error, WorldError):
                 raise
-            raise _unreachable(str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)) from error
+            raise _apart(str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)) from error
         finally:
             ended.set()
 
@@ -260,13 +263,8 @@ def _host(address: str) -> str:
     return address.rpartition(":")[0] or "127.0.0.1"
 
 
-def _unreachable(why: str) -> ConnectError:
-    return ConnectError(
-        "the ranks",
-        got=f"they did not meet at {_meeting_point()}: {why}",
-        allowed="an address that every rank reaches, and as many ranks as PADDLE_TRAINERS_NUM says",
-        do="Check that address, and that all ranks were started; FleetStrategy(connect_timeout=...) waits longer.",
-    )
+def _apart(why: str) -> ConnectError:
+    return unreachable(f"they did not meet at {_meeting_point()}: {why}")
 
 
 def make_deterministic() -> None:
