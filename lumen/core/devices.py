@@ -64,6 +64,31 @@ def plan_devices(accelerator: str, devices: int | str | Sequence[int], *, gpus: 
     return DevicePlan(kind=kind, ids=_ids(kind, wanted, devices, gpus))
 
 
+def check_data_device(name: object, *, gpus: int) -> str | None:
+    """What `data_device=` means.
+
+    Args:
+        name: "cpu", "gpu" (the rank's own), "gpu:1", or None: where the module is.
+        gpus: GPUs that Paddle can use, >= 0.
+
+    Raises:
+        ConfigError: It is none of these, or there is no such GPU.
+
+    Example:
+        >>> check_data_device("gpu:1", gpus=2)
+        'gpu:1'
+    """
+    allowed = "None (where the module is), 'cpu', 'gpu' or 'gpu:N'"
+    if name is None or name == "cpu":
+        return name
+    kind, colon, number = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if kind != "gpu" or (colon and not (number.isascii() and number.isdigit())):
+        raise ConfigError("data_device", got=name, allowed=allowed, do=did_you_mean(str(name), ("cpu", "gpu")))
+    if int(number or 0) >= gpus:
+        raise ConfigError("data_device", got=name, allowed=allowed, do=f"Paddle sees {gpus} GPUs here.")
+    return str(name)
+
+
 def _read(devices: object) -> int | tuple[int, ...] | None:
     """A number of devices, the numbers of some, or None for "auto"."""
     if isinstance(devices, str):

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from lumen.core.strategy import FleetStrategy
 from lumen.core.world import World
-from lumen.shell.layers import wrap_once
+from lumen.errors import ModuleError
+from lumen.shell.layers import StepLayer, wrap_once
 from lumen.shell.paddle_shim import paddle
 
 _NOTHING = contextlib.nullcontext()
@@ -61,17 +62,22 @@ class Overlap(Alone):
     """Paddle's `DataParallel`: buckets of gradients are reduced while backward goes on.
 
     Args:
-        module: The user's module.
-        strategy: Its options.
+        step: The training step, through the layers.
+        layers: The `DataParallel`s of the module.
     """
 
-    def __init__(self, module: Any, strategy: FleetStrategy) -> None:
-        self._layer = wrap_once(module, strategy)
-        self.step = self._layer
+    def __init__(self, step: Callable[..., Any], layers: Sequence[Any]) -> None:
+        self.step = step
+        self._layers = layers
 
     def forward_scope(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
         """See `GradientSync.forward_scope`; `no_sync` is read by Paddle in forward, and only there."""
-        return _NOTHING if last else self._layer.no_sync()
+        if last:
+            return _NOTHING
+        scopes = contextlib.ExitStack()
+        for layer in self._layers:
+            scopes.enter_context(layer.no_sync())
+        return scopes
 
 
 class AtStep(Alone):
@@ -130,14 +136,63 @@ def _fused(tensors: Iterable[Any], act: Callable[[Any], None]) -> None:
             tensor.copy_(piece.reshape(tensor.shape), False)
 
 
-def gradient_sync(module: Any, world: World, strategy: FleetStrategy) -> GradientSync:
+def gradient_sync(module: Any, world: World, strategy: FleetStrategy, wrapper: Any) -> GradientSync:
     """How the gradients of this run come together.
 
     Args:
         module: The user's module.
         world: The ranks.
         strategy: What the user chose.
+        wrapper: The user's own `DataParallel` around the module; None: there is none.
+
+    Raises:
+        ModuleError: The module holds a `DataParallel` that leaves out a parameter, or cannot be wrapped.
     """
     if world.size == 1:
         return Alone(module)
-    return Overlap(module, strategy) if strategy.sync == "overlap" else AtStep(module, world.size)
+    if wrapper is not None:
+        return Overlap(_through(wrapper, StepLayer(module)), [wrapper])
+    inner = parallel_layers(module)
+    if inner:
+        return Overlap(module.training_step, inner)
+    if strategy.sync == "at_step":
+        return AtStep(module, world.size)
+    layer = wrap_once(module, strategy)
+    return Overlap(layer, [layer])
+
+
+def parallel_layers(module: Any) -> list[Any]:
+    """The `DataParallel`s that a module holds and calls itself; lumen wraps nothing then.
+
+    Args:
+        module: The user's module.
+
+    Raises:
+        ModuleError: A trainable parameter is in none of them: its gradient would be each rank's own.
+    """
+    layers = [layer for layer in module.sublayers() if isinstance(layer, paddle.DataParallel)]
+    if layers:
+        reduced = {id(parameter) for layer in layers for parameter in layer.parameters()}
+        for name, parameter in module.named_parameters():
+            if not parameter.stop_gradient and id(parameter) not in reduced:
+                raise ModuleError(
+                    f"the module's parameter {name}",
+                    got="outside of the DataParallel that the module holds",
+                    allowed="every trainable parameter inside of one, or no DataParallel in the module",
+                    do="Leave wrapping to lumen: take the DataParallel out of the module.",
+                )
+    return layers
+
+
+def _through(wrapper: Any, step: StepLayer) -> Callable[..., Any]:
+    """Calls the training step where the user's `DataParallel` would call the module's forward."""
+
+    def call(*batch: Any) -> Any:
+        layers = wrapper._sub_layers
+        own, layers["_layers"] = layers["_layers"], step
+        try:
+            return wrapper(*batch)
+        finally:
+            layers["_layers"] = own
+
+    return call

@@ -44,6 +44,7 @@ class PaddleRuntime:
         streams: The randomness of the run.
         batch_size_of: Samples in a batch.
         strategy: How the ranks work together.
+        place: Where batches go.
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class PaddleRuntime:
         streams: Streams,
         batch_size_of: Callable[[Any], int],
         strategy: FleetStrategy,
+        place: Any,
     ) -> None:
         self.cluster = cluster
         self.world = cluster.world
-        self._place = cluster.place if gpu_count() else None
+        self._place = place if gpu_count() else None
         self.module = module
         self.precision = precision
         self.streams = streams
@@ -95,7 +97,9 @@ class PaddleRuntime:
 
     # -- set up -----------------------------------------------------------------------------------------------------
 
-    def prepare_training(self, setup: OptimizerSetup, clip: Clip | None, source: Source, limit: int | None) -> None:
+    def prepare_training(
+        self, setup: OptimizerSetup, clip: Clip | None, source: Source, limit: int | None, wrapper: Any
+    ) -> None:
         """Takes the optimizer and the training data; wraps the module for several ranks.
 
         Args:
@@ -103,6 +107,7 @@ class PaddleRuntime:
             clip: How gradients are clipped.
             source: The training batches.
             limit: Most batches in an epoch; None: all.
+            wrapper: The user's own `DataParallel` around the module; None: there is none.
         """
         self.setup = setup
         self._optimizer = setup.optimizer
@@ -110,7 +115,7 @@ class PaddleRuntime:
         self._train = TrainData(source, limit, self.world, self.gather)
         self._takes_index = call_style(self.module, "training_step", optional=("batch_idx",)) > 1
         self.cluster.wait("parameters")  # what came before may have taken one rank longer than gloo waits
-        self._sync = gradient_sync(self.module, self.world, self.strategy)
+        self._sync = gradient_sync(self.module, self.world, self.strategy, wrapper)
         self._step = self._sync.step
         self._scoped = self.precision.casts or isinstance(self._sync, Overlap)
         self._checked = False

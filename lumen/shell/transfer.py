@@ -15,6 +15,21 @@ from lumen.shell.paddle_shim import paddle
 _Tensor: Any = paddle.Tensor
 
 
+def data_place(name: str | None, own: Any) -> Any:
+    """Where batches go.
+
+    Args:
+        name: "cpu", "gpu", "gpu:1", or None: where the module is.
+        own: Where that is.
+    """
+    kind, _, number = (name or "").partition(":")
+    if kind == "cpu":
+        return paddle.CPUPlace()
+    if kind == "gpu" and (number or not isinstance(own, paddle.CUDAPlace)):
+        return paddle.CUDAPlace(int(number or 0))
+    return own
+
+
 def to_device(batch: Any, place: Any) -> Any:
     """The same batch with its tensors on a device, and its arrays made tensors.
 

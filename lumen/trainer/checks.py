@@ -7,10 +7,13 @@ import logging
 from typing import Any
 
 from lumen.callbacks.base import HOOKS
+from lumen.core.strategy import FleetStrategy
 from lumen.errors import ConfigError, ModuleError, did_you_mean
 from lumen.loop.runtime import Stage
 from lumen.module import Module
+from lumen.shell.gradients import parallel_layers
 from lumen.shell.paddle_shim import paddle
+from lumen.shell.ranks.cluster import Cluster
 
 _log = logging.getLogger("lumen")
 _STRANGERS = {
@@ -35,6 +38,56 @@ _METHODS = {
     Stage.TEST: ("test_step",),
     Stage.PREDICT: (),
 }
+
+
+def unwrap(given: Any) -> tuple[Any, Any]:
+    """The user's `DataParallel`, or None, and what is in it.
+
+    Args:
+        given: What an entry point was given.
+
+    Raises:
+        ModuleError: What is in it is no lumen.Module.
+    """
+    if not isinstance(given, paddle.DataParallel):
+        return None, given
+    inner = given._layers
+    if not isinstance(inner, Module):
+        raise ModuleError(
+            "module",
+            got=f"a paddle.DataParallel around a {type(inner).__name__}",
+            allowed="one around a lumen.Module, whose training_step and configure_optimizers it then runs",
+            do=f"Write a lumen.Module that holds the {type(inner).__name__}, and wrap that.",
+        )
+    return given, inner
+
+
+def check_wrapped(cluster: Cluster, module: Module, wrapper: Any, strategy: FleetStrategy) -> None:
+    """Where the program called `fleet.init` itself: wants its `DataParallel`, and tells what is not used.
+
+    Args:
+        cluster: The ranks.
+        module: The module to fit.
+        wrapper: The user's `DataParallel` around it, or None.
+        strategy: What the Trainer was asked for.
+
+    Raises:
+        ModuleError: Nothing is wrapped.
+    """
+    if not cluster.outside:
+        return
+    if wrapper is None and not parallel_layers(module):
+        raise ModuleError(
+            "module",
+            got=f"a {type(module).__name__} that is not wrapped, after fleet.init",
+            allowed=f"paddle.DataParallel({type(module).__name__}(...))",
+            do="Wrap it as you called fleet.init, or leave both to lumen: remove the call.",
+        )
+    if strategy != FleetStrategy():
+        _log.warning(
+            "Trainer(strategy=) is not used: fleet.init was called before, and the module is wrapped. Give its options "
+            "to fleet.init and paddle.DataParallel."
+        )
 
 
 def check_module(module: Any, stage: Stage, validation: Any) -> Module:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lumen.callbacks.base import Callback
 from lumen.core.arguments import Arguments
-from lumen.core.devices import plan_devices
+from lumen.core.devices import check_data_device, plan_devices
 from lumen.core.orders.base import Order, check_order
 from lumen.core.strategy import FleetStrategy, make_strategy
 from lumen.core.supervising import Supervision
@@ -40,6 +40,7 @@ class Trainer(RunView):
         devices: How many processes on this node: "auto" (one on a CPU, all GPUs), an int, -1 (all GPUs), a list of
             GPU numbers in the order of the ranks, or either as a text ("2", "0,2").
         num_nodes: Nodes of the job, >= 1.
+        data_device: Where batches go: "cpu", "gpu" (this rank's), "gpu:1", or None: where the module is.
         precision: "32-true", "bf16-mixed" or "16-mixed". Paddle casts nothing on a CPU: there a run is 32-true.
         max_epochs: Stop after so many epochs; -1: no limit. Default: 1000 unless `max_steps` is given.
         min_epochs: Requests to stop wait until so many epochs are done.
@@ -94,6 +95,7 @@ class Trainer(RunView):
         accelerator: str = "auto",
         devices: int | str | Sequence[int] = "auto",
         num_nodes: int = 1,
+        data_device: str | None = None,
         precision: str = "32-true",
         max_epochs: int | None = None,
         min_epochs: int | None = None,
@@ -162,6 +164,7 @@ class Trainer(RunView):
         self.given_seed = seed
         self.seed = seed
         self.device_plan = plan_devices(accelerator, devices, gpus=gpu_count())
+        self.data_device = check_data_device(data_device, gpus=gpu_count())
         self.default_root_dir = os.path.abspath(os.fspath(default_root_dir) if default_root_dir is not None else ".")
         self.loggers: list[Logger] = make_loggers(logger, self.default_root_dir)
         self.callbacks: list[Callback] = make_callbacks(callbacks, self.arguments, check_replicas)
@@ -179,7 +182,8 @@ class Trainer(RunView):
         """Trains the module.
 
         Args:
-            module: The module; its weights are changed in place.
+            module: The module; its weights are changed in place. Where you called `fleet.init` yourself, on several
+                ranks, a `paddle.DataParallel` around it; lumen wraps nothing then.
             train_dataloaders: A `paddle.io.DataLoader`, or a list of ready batches.
             val_dataloaders: One, or a list of them.
             datamodule: Gives the loaders in their place.

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from lumen.core.faults import Position
 from lumen.core.slurm import slurm_environment
 from lumen.core.world import world_from_env
-from lumen.errors import WorldError
+from lumen.errors import ModuleError, WorldError
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 from lumen.shell.ranks import supervision
-from lumen.shell.ranks.cluster import Cluster, connect, launchable, make_deterministic
+from lumen.shell.ranks.cluster import Cluster, connect, initialized_outside, launchable
+from lumen.shell.ranks.device import make_deterministic
 from lumen.shell.ranks.supervisor import launch
 
 if TYPE_CHECKING:
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lumen")
 
 
-def connect_ranks(trainer: Trainer) -> Cluster:
+def connect_ranks(trainer: Trainer, *, wrapped: bool) -> Cluster:
     """The ranks that the trainer asks for; where nothing has started them yet, this process becomes their supervisor.
 
     Args:
         trainer: The trainer.
+        wrapped: Whether the module is in a `DataParallel` of the user's.
 
     Raises:
+        ModuleError: It is, on several ranks, and `fleet.init` was not called.
         WorldError: The environment, the devices, or an earlier Trainer of this process say otherwise.
         LaunchError: Ranks are to be started by a program that cannot be run again.
         SystemExit: At the end of a supervisor.
@@ -44,6 +47,14 @@ def connect_ranks(trainer: Trainer) -> Cluster:
             got=trainer.arguments.num_nodes,
             allowed="1 in a program that is started once",
             do="Start it on each node: python -m paddle.distributed.launch --nnodes ... --master ... train.py",
+        )
+    several = world.size > 1 or len(plan.ids) > 1
+    if wrapped and several and not initialized_outside():
+        raise ModuleError(
+            "module",
+            got="a paddle.DataParallel, before fleet.init",
+            allowed="the lumen.Module in it",
+            do="Leave wrapping to lumen, or start with paddle.distributed.launch and call fleet.init before wrapping.",
         )
     if world.size == 1 and not supervision.is_supervised() and (launchable(plan) or watched.max_restarts):
         launch(plan, watched, trainer.stop_signals)

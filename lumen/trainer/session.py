@@ -31,7 +31,8 @@ from lumen.shell.rng import Streams
 from lumen.shell.runtime import PaddleRuntime
 from lumen.shell.signals import StopSignals
 from lumen.shell.sources.base import Source, least
-from lumen.trainer.checks import check_method, check_module
+from lumen.shell.transfer import data_place
+from lumen.trainer.checks import check_method, check_module, check_wrapped, unwrap
 from lumen.trainer.inputs import Inputs
 from lumen.trainer.ranks import Part, attempt, connect_ranks
 from lumen.trainer.replicas import check_same_model
@@ -56,7 +57,7 @@ class Session:
     ) -> None:
         self._trainer = trainer
         self._stage = inputs.stage
-        self._given = module
+        self._wrapper, self._given = unwrap(module)
         self._inputs = inputs
         self._ckpt_path = ckpt_path
         self._sources: list[Source] = []
@@ -104,7 +105,9 @@ class Session:
         )
         module = check_module(self._given if self._given is not None else trainer.module, stage, inputs.validation)
         inputs.check(len(trainer.device_plan.ids) * trainer.arguments.num_nodes, wanted)
-        cluster = trainer.cluster = connect_ranks(trainer)
+        cluster = trainer.cluster = connect_ranks(trainer, wrapped=self._wrapper is not None)
+        if stage is Stage.FIT:
+            check_wrapped(cluster, module, self._wrapper, trainer.strategy)
         self._part.enter(cluster)
         trainer.module, module._trainer = module, trainer
         inputs.prepare(trainer, cluster)
@@ -116,7 +119,7 @@ class Session:
         checkpoint = find_checkpoint(trainer, self._part.resume_path() or self._ckpt_path)
         if stage is Stage.FIT:
             self._go_on_from(checkpoint, cluster)
-        if trainer.device_plan.kind == "gpu":
+        if cluster.kind == "gpu" and not cluster.outside:
             module.to(device=paddle.get_device())
         train, evaluation = inputs.open(cluster.world, attrs.evolve(wanted, seed=trainer.seed or 0))
         self._sources = [*([train] if train is not None else []), *evaluation]
@@ -164,9 +167,10 @@ class Session:
 
     def _runtime(self, cluster: Cluster, module: Module, evaluation: list[Source]) -> PaddleRuntime:
         trainer = self._trainer
-        precision = Precision(trainer.arguments.precision, on_gpu=trainer.device_plan.kind == "gpu")
+        precision = Precision(trainer.arguments.precision, on_gpu=cluster.kind == "gpu")
         streams = Streams(trainer.seed or 0, cluster.world.rank)
-        runtime = PaddleRuntime(cluster, module, precision, streams, module.batch_size_of, trainer.strategy)
+        place = data_place(trainer.data_device, cluster.place)
+        runtime = PaddleRuntime(cluster, module, precision, streams, module.batch_size_of, trainer.strategy, place)
         word = "val" if self._stage is Stage.FIT else self._inputs.word
         used = []
         for source in evaluation:
@@ -210,7 +214,7 @@ class Session:
             raise ConfigError(
                 "gradient_clip_val with grad_clip of the optimizer", got="both", allowed="one of them", do="Remove one."
             )
-        runtime.prepare_training(setup, policy.clip, source, limit)
+        runtime.prepare_training(setup, policy.clip, source, limit, self._wrapper)
         runtime.module.train()
         return policy
 

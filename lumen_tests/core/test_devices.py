@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumen.core.devices import plan_devices
+from lumen.core.devices import check_data_device, plan_devices
 from lumen.errors import ConfigError
 
 
@@ -75,3 +75,25 @@ def test_anything_gives_distinct_devices_or_a_config_error(accelerator: str, dev
         return
     assert len(set(plan.ids)) == len(plan.ids) >= 1
     assert plan.kind == "cpu" or max(plan.ids) < gpus
+
+
+@pytest.mark.parametrize("name", [None, "cpu", "gpu", "gpu:0", "gpu:1"])
+def test_a_device_for_batches_is_taken_as_it_is_written(name: str | None) -> None:
+    assert check_data_device(name, gpus=2) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "words"),
+    [
+        ("gpu", 0, "Paddle sees 0 GPUs here"),
+        ("gpu:2", 2, "Paddle sees 2 GPUs here"),
+        ("gpu:", 2, "allowed"),
+        ("gpu:-1", 2, "allowed"),
+        ("gp", 2, "Did you mean 'gpu'"),
+        ("cpu:0", 2, "allowed"),
+        (0, 2, "allowed"),
+    ],
+)
+def test_a_device_for_batches_that_is_not_there_is_refused(name: object, gpus: int, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"data_device.*{words}"):
+        check_data_device(name, gpus=gpus)

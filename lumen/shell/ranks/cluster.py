@@ -22,6 +22,7 @@ from lumen.errors import ConnectError, WorldError
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.ranks import supervision
 from lumen.shell.ranks.coordinator import Coordinator
+from lumen.shell.ranks.device import present_device, set_device
 from lumen.shell.ranks.meeting import meet, unreachable
 from lumen.shell.ranks.member import Member
 from lumen.shell.ranks.uncaught import watch_uncaught
@@ -39,16 +40,20 @@ class Cluster:
         kind: "cpu" or "gpu".
         strategy: What `fleet.init` is given.
         member: This rank, as those that its supervisor watches over know it; None: there is no supervisor.
+        outside: Whether `fleet.init` was called before, by the program itself.
 
     Attributes:
         fits: Number of the last fit of this process, from 0.
     """
 
-    def __init__(self, world: World, place: Any, kind: str, strategy: FleetStrategy, member: Member | None) -> None:
+    def __init__(
+        self, world: World, place: Any, kind: str, strategy: FleetStrategy, member: Member | None, *, outside: bool
+    ) -> None:
         self.world = world
         self.place = place
         self.kind = kind
         self.member = member
+        self.outside = outside
         self.fits = -1
         self._strategy = strategy
         self._joined = world.size == 1
@@ -73,7 +78,7 @@ class Cluster:
             return
         if self.member is not None:
             self.member.meet("connect", b"")
-        if not paddle.distributed.is_initialized():
+        if not self.outside:
             if self.member is None and ":" in _meeting_point():
                 meet(_meeting_point(), self.world.rank, self.world.size, self._strategy.connect_timeout)
             with self._deadline():
@@ -176,7 +181,8 @@ def connect(plan: DevicePlan, world: World, strategy: FleetStrategy) -> Cluster:
         WorldError: The process is connected to other ranks or devices already, or the devices asked for are not as many
             as the ranks that a launcher started.
     """
-    if world.size > 1 and len(plan.ids) not in (1, world.local_size):
+    outside = initialized_outside()
+    if world.size > 1 and not outside and len(plan.ids) not in (1, world.local_size):
         raise WorldError(
             "devices",
             got=f"{len(plan.ids)} of them, in a job with {world.local_size} ranks on this node",
@@ -185,13 +191,18 @@ def connect(plan: DevicePlan, world: World, strategy: FleetStrategy) -> Cluster:
         )
     if _connected:
         return _same(plan, world.size)
-    place = _set_device(plan, world)
+    kind, place = present_device(plan, world) if outside else (plan.kind, set_device(plan, world))
     member = supervision.join(world.rank)
     if member is not None:
         watch_uncaught(member)
-    cluster = Cluster(world, place, plan.kind, strategy, member)
+    cluster = Cluster(world, place, kind, strategy, member, outside=outside)
     _connected.append(cluster)
     return cluster
+
+
+def initialized_outside() -> bool:
+    """Whether the program has called `fleet.init` itself."""
+    return _connected[0].outside if _connected else bool(paddle.distributed.is_initialized())
 
 
 def launchable(plan: DevicePlan) -> bool:
@@ -216,16 +227,6 @@ def _same(plan: DevicePlan, size: int) -> Cluster:
             do="Use the same devices for all Trainers of a program.",
         )
     return first
-
-
-def _set_device(plan: DevicePlan, world: World) -> Any:
-    if plan.kind == "cpu":
-        paddle.set_device("cpu")
-        return paddle.CPUPlace()
-    selected = os.environ.get("FLAGS_selected_gpus", "").split(",")[0]  # noqa: SIM112 - Paddle's name
-    device = int(selected) if world.size > 1 and selected else plan.ids[min(world.local_rank, len(plan.ids) - 1)]
-    paddle.set_device(f"gpu:{device}")
-    return paddle.CUDAPlace(device)
 
 
 def _init_fleet(kind: str, place: Any, strategy: FleetStrategy) -> None:
@@ -265,10 +266,3 @@ def _host(address: str) -> str:
 
 def _apart(why: str) -> ConnectError:
     return unreachable(f"they did not meet at {_meeting_point()}: {why}")
-
-
-def make_deterministic() -> None:
-    """Asks Paddle for kernels whose results do not depend on the order of additions; a CPU build has no such flags."""
-    for flag in ("FLAGS_cudnn_deterministic", "FLAGS_embedding_deterministic"):
-        with contextlib.suppress(ValueError):
-            paddle.set_flags({flag: 1})

@@ -1,4 +1,4 @@
-"""The meeting before `fleet.init`, which holds Python's lock as it waits: nothing could end that, or name the missing."""
+"""The meeting before `fleet.init`, which holds Python's lock as it waits: nothing could end that or say who lacks."""
 
 from __future__ import annotations
 
