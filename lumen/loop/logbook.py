@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lumen.core.metrics import Reduce, Table, Total, merge, merge_tables, result, total
@@ -268,6 +268,15 @@ class Logbook:
     def carry(self, table: Table) -> None:
         """Epoch values of a run that this one goes on from."""
         self._carried = dict(table)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names of the values to show."""
+        return tuple(self._shown)
+
+    def show(self, names: Iterable[str]) -> None:
+        """Shows values by these names: those of a run that ended in other processes."""
+        self._shown = dict.fromkeys(names)
 
     def progress_bar(self) -> dict[str, float]:
         """The values to show: step values of this rank as they are now, epoch values as last merged; a host read."""

@@ -20,6 +20,7 @@ from lumen.loop.fitting import fit
 from lumen.loop.runtime import Stage
 from lumen.shell.paddle_shim import gpu_count
 from lumen.shell.signals import STOP_SIGNALS, signal_numbers
+from lumen.trainer.elsewhere import anywhere
 from lumen.trainer.inputs import Inputs
 from lumen.trainer.parts import make_callbacks, make_loggers
 from lumen.trainer.session import Session
@@ -171,6 +172,7 @@ class Trainer(RunView):
 
     # -- entry points -----------------------------------------------------------------------------------------------
 
+    @anywhere
     def fit(
         self,
         module: Module,
@@ -201,6 +203,7 @@ class Trainer(RunView):
         if number:
             raise SystemExit(128 + number)
 
+    @anywhere
     def validate(
         self,
         module: Module | None = None,
@@ -213,6 +216,7 @@ class Trainer(RunView):
             evaluate(run, Stage.VALIDATE)
             return run.results()
 
+    @anywhere
     def test(
         self,
         module: Module | None = None,
@@ -225,6 +229,7 @@ class Trainer(RunView):
             evaluate(run, Stage.TEST)
             return run.results()
 
+    @anywhere
     def predict(
         self,
         module: Module | None = None,

@@ -15,7 +15,7 @@ from lumen.errors import ModuleError, WorldError
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 from lumen.shell.ranks import supervision
-from lumen.shell.ranks.cluster import Cluster, connect, initialized_outside, launchable
+from lumen.shell.ranks.cluster import Cluster, check_launchable, connect, initialized_outside
 from lumen.shell.ranks.device import make_deterministic
 from lumen.shell.ranks.supervisor import launch
 
@@ -35,7 +35,6 @@ def connect_ranks(trainer: Trainer, *, wrapped: bool) -> Cluster:
     Raises:
         ModuleError: It is, on several ranks, and `fleet.init` was not called.
         WorldError: The environment, the devices, or an earlier Trainer of this process say otherwise.
-        LaunchError: Ranks are to be started by a program that cannot be run again.
         SystemExit: At the end of a supervisor.
     """
     plan, watched = trainer.device_plan, trainer.supervision
@@ -56,7 +55,8 @@ def connect_ranks(trainer: Trainer, *, wrapped: bool) -> Cluster:
             allowed="the lumen.Module in it",
             do="Leave wrapping to lumen, or start with paddle.distributed.launch and call fleet.init before wrapping.",
         )
-    if world.size == 1 and not supervision.is_supervised() and (launchable(plan) or watched.max_restarts):
+    if starts_ranks(trainer):
+        check_launchable(plan)
         launch(plan, watched, trainer.stop_signals)
     if watched.max_restarts and not supervision.is_supervised():
         _log.warning(
@@ -67,6 +67,13 @@ def connect_ranks(trainer: Trainer, *, wrapped: bool) -> Cluster:
     if trainer.arguments.deterministic:
         make_deterministic()
     return connect(plan, world, trainer.strategy)
+
+
+def starts_ranks(trainer: Trainer) -> bool:
+    """Whether the ranks are still to be started, by this process."""
+    world = world_from_env({**os.environ, **slurm_environment(os.environ)})
+    wanted = len(trainer.device_plan.ids) > 1 or trainer.supervision.max_restarts > 0
+    return wanted and world.size == 1 and trainer.arguments.num_nodes == 1 and not supervision.is_supervised()
 
 
 class Part:

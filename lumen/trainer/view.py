@@ -69,6 +69,10 @@ class RunView:
         self.ckpt_path: str | None = None
         self.log_dir: str | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to ranks that are new processes: not what a run in this one has left."""
+        return {**vars(self), "cluster": None, "run": None, "optimizers": [], "lr_schedulers": []}
+
     # -- what callbacks ask -----------------------------------------------------------------------------------------
 
     def request_stop(self, reason: str = "") -> None:

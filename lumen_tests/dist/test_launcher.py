@@ -180,13 +180,3 @@ def test_a_killed_rank_ends_the_job_and_is_named(program: Path, tmp_path: Path) 
     assert errors.endswith("lumen: rank 1 failed first: it was ended by SIGKILL\n")
     assert all_gone(tmp_path)
     assert time.monotonic() - started < 10
-
-
-def test_where_a_program_cannot_be_run_again_it_says_what_to_do() -> None:
-    from lumen.core.devices import plan_devices
-    from lumen.errors import LaunchError
-    from lumen.core.supervising import Supervision
-    from lumen.shell.ranks.supervisor import launch
-
-    with pytest.raises(LaunchError, match=r"pytest.*paddle\.distributed\.launch"):
-        launch(plan_devices("cpu", 2, gpus=0), Supervision(), ())

@@ -30,9 +30,12 @@ class Child:
         command: What to run.
         environ: Its environment.
         output: "all", "errors", "none", or a folder; see `lumen.Trainer`.
+        terminal: Whether there is a terminal that rank 0 can have: a notebook's output is none.
     """
 
-    def __init__(self, rank: int, command: Sequence[str], environ: Mapping[str, str], output: str) -> None:
+    def __init__(
+        self, rank: int, command: Sequence[str], environ: Mapping[str, str], output: str, *, terminal: bool
+    ) -> None:
         self.rank = rank
         self.code: int | None = None
         self.began: dict[int, str] = {}  # the processes that it was seen to have started
@@ -47,11 +50,11 @@ class Child:
             if os.getppid() != parent:
                 os._exit(1)
 
-        piped = rank > 0 or folder is not None
+        piped = rank > 0 or folder is not None or not terminal
         self._process = subprocess.Popen(  # noqa: S603 - the user's own command line
             command,
             env=dict(environ),
-            stdin=subprocess.DEVNULL if rank else None,
+            stdin=subprocess.DEVNULL if rank or not terminal else None,
             stdout=subprocess.PIPE if piped else None,
             stderr=subprocess.PIPE if piped or not sys.stderr.isatty() else None,
             preexec_fn=tie,  # noqa: PLW1509 - two system calls, no lock: safe beside the threads below

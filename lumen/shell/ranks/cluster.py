@@ -205,15 +205,14 @@ def initialized_outside() -> bool:
     return _connected[0].outside if _connected else bool(paddle.distributed.is_initialized())
 
 
-def launchable(plan: DevicePlan) -> bool:
-    """Whether this process may become the supervisor of these ranks: it has not trained by itself before.
+def check_launchable(plan: DevicePlan) -> None:
+    """Refuses to make a process the supervisor of ranks that has trained by itself before.
 
     Raises:
         WorldError: It has.
     """
     if _connected:
         _same(plan, len(plan.ids))
-    return len(plan.ids) > 1
 
 
 def _same(plan: DevicePlan, size: int) -> Cluster:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import sys
 
-from lumen.errors import LaunchError
-
 
 def other_runner() -> str:
     """What runs this code in place of a command line that can be repeated; "" if that one can."""
@@ -21,17 +19,5 @@ def other_runner() -> str:
 
 
 def repeated_command() -> list[str]:
-    """The command line as it was typed: interpreter flags, `-m` and `-c` are kept.
-
-    Raises:
-        LaunchError: This program cannot be run again (a notebook, a prompt, a test runner).
-    """
-    runner = other_runner()
-    if runner:
-        raise LaunchError(
-            "devices",
-            got=f"several, asked for in {runner}",
-            allowed="several ranks from a script or a module, which lumen runs once per rank",
-            do="Put the program into a script, or start it with python -m paddle.distributed.launch.",
-        )
+    """The command line as it was typed: interpreter flags, `-m` and `-c` are kept."""
     return [sys.executable, *sys.orig_argv[1:]]

@@ -33,8 +33,15 @@ _CONNECTS = 3  # attempts of ranks that do not find each other: of 16 starts of 
 
 
 @attrs.frozen(kw_only=True)
-class _Outcome:
-    """How an attempt ended: its exit code, what failed first if anything did, what to print, where to go on from."""
+class Outcome:
+    """How all ranks ended.
+
+    Args:
+        code: The exit code, as a shell has it.
+        failure: What failed first; None: nothing.
+        report: What to print.
+        saved: For each fit of the program, by its number, the checkpoint to go on from.
+    """
 
     code: int
     failure: Failure | None
@@ -54,15 +61,36 @@ def launch(plan: DevicePlan, supervision: Supervision, stop_signals: Sequence[in
         stop_signals: Signals on which the ranks save and stop: they are handed on.
 
     Raises:
-        LaunchError: The program cannot be run again (a notebook, a prompt, a test runner).
         SystemExit: Always, at the end: with 0, or the first failing rank's code.
     """
-    command = repeated_command()
+    outcome = supervise(repeated_command(), plan, supervision, stop_signals)
+    sys.stdout.flush()
+    _say(outcome.report)
+    raise SystemExit(outcome.code)
+
+
+def supervise(
+    command: Sequence[str],
+    plan: DevicePlan,
+    supervision: Supervision,
+    stop_signals: Sequence[int],
+    *,
+    terminal: bool = True,
+) -> Outcome:
+    """Runs a command once per rank, until all have ended for good; see `launch`.
+
+    Args:
+        command: The command.
+        plan: The devices, one for each rank.
+        supervision: What is done about ranks that fail, and what is shown of them.
+        stop_signals: Signals on which the ranks save and stop: they are handed on.
+        terminal: Whether rank 0 gets this program's own input and output; else it is shown as `sys.stdout` is.
+    """
     history: list[Failure] = []
     connects, saved, signals = 1, dict[int, str](), _Signals(stop_signals)
     with signals:
         while True:
-            outcome = _Attempt(plan, supervision, command, saved, signals).run()
+            outcome = _Attempt(plan, supervision, command, saved, signals, terminal=terminal).run()
             saved.update(outcome.saved)
             if outcome.failure is None or signals.asked:
                 break
@@ -77,12 +105,10 @@ def launch(plan: DevicePlan, supervision: Supervision, stop_signals: Sequence[in
                     _say(f"lumen: the ranks are not started again: {refusal}\n")
                 break
             _say(_announcement(outcome, len(history), supervision.max_restarts))
-    sys.stdout.flush()
-    _say(outcome.report)
-    raise SystemExit(outcome.code)
+    return outcome
 
 
-def _announcement(outcome: _Outcome, number: int, limit: int) -> str:
+def _announcement(outcome: Outcome, number: int, limit: int) -> str:
     source = max(outcome.saved.items(), default=(0, ""))[1]
     place = f"from {source}" if source else "from the start: nothing was saved yet"
     return f"{outcome.report}lumen: all ranks are started again ({number} of {limit}), {place}\n"
@@ -130,12 +156,15 @@ class _Attempt:
         command: Sequence[str],
         saved: Mapping[int, str],
         signals: _Signals,
+        *,
+        terminal: bool,
     ) -> None:
         self._plan = plan
         self._supervision = supervision
         self._command = command
         self._saved = saved
         self._signals = signals
+        self._terminal = terminal
         self._children: list[Child] = []
         self._forwarded = 0
         self._declared = False
@@ -144,7 +173,7 @@ class _Attempt:
         self._looked = 0.0
         self._coordinator: Coordinator
 
-    def run(self) -> _Outcome:
+    def run(self) -> Outcome:
         self._coordinator = Coordinator(len(self._plan.ids))
         try:
             with HeldPorts(len(self._plan.ids)) as ports:
@@ -163,7 +192,8 @@ class _Attempt:
         output = self._supervision.folder or str(self._supervision.rank_output)
         told = variables(self._coordinator.port, self._coordinator.token, self._saved, quiet=output in OUTPUTS)
         for rank, own in enumerate(rank_environments(Launch(kind=self._plan.kind, ids=self._plan.ids, ports=ports))):
-            self._children.append(Child(rank, self._command, {**os.environ, **told, **own}, output))
+            environ = {**os.environ, **told, **own}
+            self._children.append(Child(rank, self._command, environ, output, terminal=self._terminal))
 
     # -- while they run ---------------------------------------------------------------------------------------------
 
@@ -220,7 +250,7 @@ class _Attempt:
 
     # -- at the end -------------------------------------------------------------------------------------------------
 
-    def _conclude(self) -> _Outcome:
+    def _conclude(self) -> Outcome:
         began = {pid: when for child in self._children for pid, when in child.began.items()}
         roll = self._coordinator.roll
         with self._coordinator.lock:
@@ -229,16 +259,16 @@ class _Attempt:
         stopped = {128 + number: number for number in (*self._signals.stops, *self._signals.asked)}
         asked = [stopped[code] for code in map(_shell_code, codes) if code in stopped]
         if not any(codes):  # a failure that all ranks survived was the program's to judge
-            return _Outcome(code=0, failure=None, report="", saved=saved)
+            return Outcome(code=0, failure=None, report="", saved=saved)
         end_leftovers(began)
         if self._signals.interrupts:
-            return _Outcome(code=130, failure=failure, report=report, saved=saved)
+            return Outcome(code=130, failure=failure, report=report, saved=saved)
         if asked and all(code in (0, *stopped) for code in map(_shell_code, codes)) and self._was_asked(failure):
             word = f"lumen: stopped by {signal.Signals(asked[0]).name}\n"
-            return _Outcome(code=128 + asked[0], failure=None, report=word, saved=saved)
+            return Outcome(code=128 + asked[0], failure=None, report=word, saved=saved)
         own = codes[failure.rank] if failure is not None and failure.rank >= 0 else 0
         code = _shell_code(own or next(filter(None, codes), 1))
-        return _Outcome(code=code, failure=failure, report=report, saved=saved)
+        return Outcome(code=code, failure=failure, report=report, saved=saved)
 
     def _was_asked(self, failure: Failure | None) -> bool:
         """Whether the ranks stopped on request: this process's, or by themselves with the request's own exit code."""
