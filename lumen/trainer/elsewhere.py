@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import numpy as np
@@ -14,7 +14,6 @@ import numpy as np
 from lumen.core.policy import Policy
 from lumen.core.progress import TrainState
 from lumen.core.world import World
-from lumen.errors import ConfigError
 from lumen.loop.run import Run
 from lumen.loop.runtime import Runtime, Stage
 from lumen.shell.paddle_shim import paddle
@@ -27,34 +26,42 @@ from lumen.trainer.ranks import starts_ranks
 if TYPE_CHECKING:
     from lumen.trainer import Trainer
 
-P = ParamSpec("P")
-R = TypeVar("R")
 _FIELDS = ("seed", "ckpt_path", "log_dir", "num_training_batches", "num_val_batches")
 _said: set[str] = set()
 
 
-def anywhere(entry: Callable[Concatenate[Trainer, P], R]) -> Callable[Concatenate[Trainer, P], R]:
-    """Lets an entry point of the Trainer run on several ranks also where this program cannot be run again.
+def runs_elsewhere(trainer: Trainer) -> bool:
+    """Whether this process starts the ranks, and cannot do so by its command line."""
+    return bool(other_runner()) and starts_ranks(trainer)
+
+
+def run_elsewhere(trainer: Trainer, entry: str, *given: Any) -> Any:
+    """Runs an entry point of the Trainer on ranks that are new processes.
 
     What the run changed comes back into this process: weights and buffers, attributes of the module and of callbacks
-    and loggers, counters, metrics, and what the entry point returns on rank 0.
+    and loggers, counters, metrics, the states of Python's and numpy's generators.
+
+    Args:
+        trainer: The trainer.
+        entry: The name of the entry point.
+        given: All its arguments, in order.
+
+    Returns:
+        What it returns on rank 0.
+
+    Raises:
+        LaunchError: What is given cannot travel to another process.
+        Exception: What the first rank to fail raised; nothing was changed here then.
     """
-
-    @functools.wraps(entry)
-    def call(trainer: Trainer, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        runner = other_runner()
-        if not runner or not starts_ranks(trainer):
-            return entry(trainer, *args, **kwargs)
-        if runner not in _said:
-            _said.add(runner)
-            sys.stderr.write(f"lumen: in {runner}, ranks are new processes: the module travels there and back\n")
-        task = _Task(trainer, entry.__name__, args, dict(kwargs), _generators())
-        data = spawn(packed(task, task.parts()), trainer.device_plan, trainer.supervision, trainer.stop_signals)
-        brought = unpack(data, _known(trainer, task.module()))
-        _take_back(brought, trainer, task.module())
-        return brought.result  # type: ignore[no-any-return]
-
-    return call
+    runner = other_runner()
+    if runner not in _said:
+        _said.add(runner)
+        sys.stderr.write(f"lumen: in {runner}, ranks are new processes: the module travels there and back\n")
+    task = _Task(trainer, entry, given)
+    data = spawn(packed(task, task.parts()), trainer.device_plan, trainer.supervision, trainer.stop_signals)
+    brought = unpack(data, _known(trainer, task.module()))
+    _take_back(brought, trainer, task.module())
+    return brought.result
 
 
 @attrs.frozen
@@ -96,33 +103,30 @@ class _Ended:
 class _Task:
     """The entry point with what it was given, to be called on each rank."""
 
-    def __init__(
-        self, trainer: Trainer, entry: str, args: Sequence[Any], kwargs: Mapping[str, Any], generators: tuple[Any, Any]
-    ) -> None:
+    def __init__(self, trainer: Trainer, entry: str, given: Sequence[Any]) -> None:
         self._trainer = trainer
         self._entry = entry
-        self._args = args
-        self._kwargs = kwargs
-        self._random = generators
+        self._given = given
+        self._random = _generators()
         self._run = _ended(trainer.run)
 
     def module(self) -> Any:
         """The module it is for."""
-        given = self._args[0] if self._args else self._kwargs.get("module")
-        return given if given is not None else self._trainer.module
+        return self._given[0] if self._given[0] is not None else self._trainer.module
 
     def parts(self) -> dict[str, Any]:
         """What travels, by name."""
-        given = {f"argument {number}": value for number, value in enumerate(self._args)}
+        names = list(inspect.signature(getattr(type(self._trainer), self._entry)).parameters)[1:]
+        given = dict(zip(names, self._given, strict=True))
         callbacks = {f"the callback {type(one).__name__}": one for one in self._trainer.callbacks}
-        return {**given, **self._kwargs, **callbacks, "the Trainer": self._trainer}
+        return {**given, **callbacks, "the Trainer": self._trainer}
 
     def __call__(self) -> bytes:
         """Runs on a rank."""
         trainer, module = self._trainer, self.module()
         _set_generators(self._random)
         trainer.run = _revived(self._run)
-        result = getattr(trainer, self._entry)(*self._args, **self._kwargs)
+        result = getattr(trainer, self._entry)(*self._given)
         known = _known(trainer, module)
         brought = _Brought(
             result=result,
@@ -227,10 +231,3 @@ class _NoRuntime:
     def read(self, _: Sequence[Any]) -> list[float]:
         """There is nothing to read any more."""
         return []
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise ConfigError(
-            f"the run's {name}",
-            got="a run that has ended in other processes",
-            do="Use ModelCheckpoint, or a hook: they are called there.",
-        )

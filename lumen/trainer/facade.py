@@ -20,7 +20,7 @@ from lumen.loop.fitting import fit
 from lumen.loop.runtime import Stage
 from lumen.shell.paddle_shim import gpu_count
 from lumen.shell.signals import STOP_SIGNALS, signal_numbers
-from lumen.trainer.elsewhere import anywhere
+from lumen.trainer.elsewhere import run_elsewhere, runs_elsewhere
 from lumen.trainer.inputs import Inputs
 from lumen.trainer.parts import make_callbacks, make_loggers
 from lumen.trainer.session import Session
@@ -172,7 +172,6 @@ class Trainer(RunView):
 
     # -- entry points -----------------------------------------------------------------------------------------------
 
-    @anywhere
     def fit(
         self,
         module: Module,
@@ -196,6 +195,9 @@ class Trainer(RunView):
             LumenError: Something is missing or wrong; nothing was trained.
             SystemExit: A signal asked the run to stop: it was saved, and is closed.
         """
+        if runs_elsewhere(self):
+            run_elsewhere(self, "fit", module, train_dataloaders, val_dataloaders, datamodule, ckpt_path)
+            return
         inputs = Inputs(Stage.FIT, train_dataloaders, val_dataloaders, datamodule)
         with Session(self, module, inputs, ckpt_path) as run:
             fit(run, sanity=self.arguments.num_sanity_val_steps != 0 and self.ckpt_path is None)
@@ -203,7 +205,6 @@ class Trainer(RunView):
         if number:
             raise SystemExit(128 + number)
 
-    @anywhere
     def validate(
         self,
         module: Module | None = None,
@@ -212,11 +213,13 @@ class Trainer(RunView):
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[dict[str, float]]:
         """Evaluates the module on the validation data; returns the metrics, one dict a loader."""
+        if runs_elsewhere(self):
+            found: list[dict[str, float]] = run_elsewhere(self, "validate", module, dataloaders, datamodule, ckpt_path)
+            return found
         with Session(self, module, Inputs(Stage.VALIDATE, dataloaders, None, datamodule), ckpt_path) as run:
             evaluate(run, Stage.VALIDATE)
             return run.results()
 
-    @anywhere
     def test(
         self,
         module: Module | None = None,
@@ -225,11 +228,13 @@ class Trainer(RunView):
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[dict[str, float]]:
         """Evaluates the module on the test data; returns the metrics, one dict a loader."""
+        if runs_elsewhere(self):
+            found: list[dict[str, float]] = run_elsewhere(self, "test", module, dataloaders, datamodule, ckpt_path)
+            return found
         with Session(self, module, Inputs(Stage.TEST, dataloaders, None, datamodule), ckpt_path) as run:
             evaluate(run, Stage.TEST)
             return run.results()
 
-    @anywhere
     def predict(
         self,
         module: Module | None = None,
@@ -241,6 +246,9 @@ class Trainer(RunView):
 
         On several ranks each rank gets the predictions of its own batches.
         """
+        if runs_elsewhere(self):
+            found: list[Any] = run_elsewhere(self, "predict", module, dataloaders, datamodule, ckpt_path)
+            return found
         with Session(self, module, Inputs(Stage.PREDICT, dataloaders, None, datamodule), ckpt_path) as run:
             outputs = evaluate(run, Stage.PREDICT, collect=True)
             return outputs if run.eval_loaders > 1 else outputs[0]

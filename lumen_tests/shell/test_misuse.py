@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lumen
-from lumen.errors import ConfigError, DataError, LumenError, ModuleError, WorldError
+from lumen.errors import ConfigError, DataError, LumenError, ModuleError
 from lumen.shell.paddle_shim import paddle
 from lumen_tests.models import Classifier, Rows, loader, quiet
 
@@ -211,7 +214,25 @@ def test_steps_and_optimizers_of_the_wrong_form(tmp_path: Path) -> None:
         quiet(tmp_path).fit(Outside(), loader(8))
 
 
-def test_a_second_trainer_with_other_devices(tmp_path: Path) -> None:
-    quiet(tmp_path, max_epochs=0).fit(Classifier(), loader(8))
-    with pytest.raises(WorldError, match=r"cpu with 2 ranks; allowed: cpu with 1"):
-        quiet(tmp_path, devices=2).fit(NeverTrained(), loader(8))
+def test_a_second_trainer_of_a_script_with_other_devices(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import lumen\n"
+        "from lumen_tests.models import Classifier, loader\n"
+        "for devices in (1, 2):\n"
+        "    trainer = lumen.Trainer(accelerator='cpu', devices=devices, max_epochs=0, logger=False)\n"
+        "    trainer.fit(Classifier(), loader(8, 4))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        env={**os.environ, "PYTHONPATH": str(Path(lumen.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert "WorldError: devices: cpu with 2 ranks; allowed: cpu with 1," in done.stderr.replace(
+        "with 1,", "with 1 rank,"
+    )
