@@ -9,6 +9,7 @@ import attrs
 from lumen.errors import ConfigError, did_you_mean
 
 SYNCS = ("auto", "overlap", "at_step")
+UNEVEN = ("drop", "pad")
 _OVERLAP_ONLY = {"find_unused_parameters": False, "comm_buffer_size": 25, "last_comm_buffer_size": 1}
 
 
@@ -29,6 +30,9 @@ class FleetStrategy:
         role_maker: A role maker for `fleet.init`.
         is_collective: True; parameter servers are not supported.
         connect_timeout: Seconds that the ranks have to find each other, > 0.
+        uneven_data: What is done where ranks have different numbers of training batches, of data that lumen does not
+            deal: "drop": the epoch ends with the first rank, and how much the others had left is told. "pad": it ends
+            with the last rank; one that has no more repeats its first batch.
 
     Raises:
         ConfigError: A name is unknown, a value is out of range, or two of them contradict each other.
@@ -49,6 +53,7 @@ class FleetStrategy:
     role_maker: Any
     is_collective: bool
     connect_timeout: float
+    uneven_data: str
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class FleetStrategy:
         role_maker: Any = None,
         is_collective: bool = True,
         connect_timeout: float = 300,
+        uneven_data: str = "drop",
         **unknown: Any,
     ) -> None:
         names = [field.name for field in attrs.fields(FleetStrategy)]
@@ -75,11 +81,14 @@ class FleetStrategy:
             role_maker,
             is_collective,
             connect_timeout,
+            uneven_data,
         )
 
     def __attrs_post_init__(self) -> None:
         if self.gradient_sync not in SYNCS:
             raise ConfigError("gradient_sync", got=self.gradient_sync, do=did_you_mean(str(self.gradient_sync), SYNCS))
+        if self.uneven_data not in UNEVEN:
+            raise ConfigError("uneven_data", got=self.uneven_data, do=did_you_mean(str(self.uneven_data), UNEVEN))
         if not isinstance(self.find_unused_parameters, bool):
             raise ConfigError("find_unused_parameters", got=self.find_unused_parameters, allowed="True or False")
         for name in ("comm_buffer_size", "last_comm_buffer_size", "connect_timeout"):

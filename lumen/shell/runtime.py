@@ -112,7 +112,7 @@ class PaddleRuntime:
         self.setup = setup
         self._optimizer = setup.optimizer
         self._clip = clipper(clip.value, clip.algorithm) if clip is not None else None
-        self._train = TrainData(source, limit, self.world, self.gather)
+        self._train = TrainData(source, limit, self.world, self.gather, pad=self.strategy.uneven_data == "pad")
         self._takes_index = call_style(self.module, "training_step", optional=("batch_idx",)) > 1
         self.cluster.wait("parameters")  # what came before may have taken one rank longer than gloo waits
         self._sync = gradient_sync(self.module, self.world, self.strategy, wrapper)

@@ -59,6 +59,7 @@ def cases(rank: int) -> dict[str, tuple[Callable[[], Any], dict[str, Any]]]:
     """What is fitted, with options of the Trainer."""
     both = io.ConcatDataset([Numbers(20), Numbers(33)])
     dealing = io.DistributedBatchSampler(Numbers(N), B, num_replicas=2, rank=rank, shuffle=True)
+    padded = {"strategy": lumen.FleetStrategy(uneven_data="pad")}
     apart = {"use_distributed_sampler": False}
     return {
         "shuffled": (lambda: io.DataLoader(Numbers(N), batch_size=B, shuffle=True), {}),
@@ -84,6 +85,9 @@ def cases(rank: int) -> dict[str, tuple[Callable[[], Any], dict[str, Any]]]:
         "one sample": (lambda: io.DataLoader(Numbers(1), batch_size=B, shuffle=True), {}),
         "apart, uneven": (lambda: io.DataLoader(Numbers(20 + 8 * rank), batch_size=B), apart),
         "apart, uneven streams": (lambda: io.DataLoader(Stream(20 + 8 * rank), batch_size=B), apart),
+        "padded": (lambda: io.DataLoader(Numbers(20 + 8 * rank), batch_size=B), {**apart, **padded}),
+        "padded streams": (lambda: io.DataLoader(Stream(20 + 8 * rank), batch_size=B), {**apart, **padded}),
+        "padded, one without": (lambda: Batches(0 if rank else 3), {**apart, **padded}),
         "apart, one without": (lambda: Batches(0 if rank else 3), apart),
         "differing": (lambda: io.DataLoader(Numbers(N + 9 * rank), batch_size=B), {}),
     }

@@ -103,7 +103,17 @@ def test_data_that_lumen_does_not_deal_end_on_all_ranks_together(ranks: tuple[Pa
     assert "no batch" in seen[0]["apart, one without"]["error"]
     stderr = (folder / "stderr").read_text()
     assert "The epoch ends with the rank that has the fewest batches: 5 on rank 0, 7 on rank 1" in stderr
-    assert "The epoch ends with the data of rank 0: what others have left is left out." in stderr
+    assert "The epoch ends with the data of rank 0; batches left out: 2 of rank 1." in stderr
+
+
+def test_a_rank_whose_data_ends_first_repeats_its_first_batch_where_that_is_asked_for(ranks: tuple[Path, list[Any]]) -> None:
+    _, seen = ranks
+    for name in ("padded", "padded streams"):
+        first, second = (rank[name]["seen"] for rank in seen)
+        assert len(first) == len(second) == 7
+        assert first == [*seen[0]["apart, uneven"]["seen"], first[0], first[0]]
+        assert sorted(index for batch in second for index in batch) == list(range(28))
+    assert "no batch" in seen[0]["padded, one without"]["error"] == seen[1]["padded, one without"]["error"]
 
 
 def test_fewer_samples_than_ranks_are_padded_in_training_and_not_in_evaluation(ranks: tuple[Path, list[Any]]) -> None:
