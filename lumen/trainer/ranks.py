@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lumen.core.faults import Position
 from lumen.core.slurm import slurm_environment
-from lumen.core.world import world_from_env
+from lumen.core.world import World, world_from_env
 from lumen.errors import ModuleError, WorldError
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
@@ -71,9 +71,22 @@ def connect_ranks(trainer: Trainer, *, wrapped: bool) -> Cluster:
 
 def starts_ranks(trainer: Trainer) -> bool:
     """Whether the ranks are still to be started, by this process."""
-    world = world_from_env({**os.environ, **slurm_environment(os.environ)})
     wanted = len(trainer.device_plan.ids) > 1 or trainer.supervision.max_restarts > 0
-    return wanted and world.size == 1 and trainer.arguments.num_nodes == 1 and not supervision.is_supervised()
+    alone = trainer.arguments.num_nodes == 1 and not supervision.is_supervised()
+    return wanted and alone and _started_world().size == 1
+
+
+def planned_world(trainer: Trainer) -> World:
+    """The ranks as they will be: this process's place among them, rank 0 where they are still to be started."""
+    size = len(trainer.device_plan.ids)
+    if starts_ranks(trainer):
+        return World(size=size, rank=0, local_size=size, local_rank=0, node=0)
+    return _started_world()
+
+
+def _started_world() -> World:
+    """The ranks that another program started."""
+    return world_from_env({**os.environ, **slurm_environment(os.environ)})
 
 
 class Part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lumen.callbacks.base import Callback, overrides
 from lumen.callbacks.early_stopping import EarlyStopping
@@ -12,18 +12,20 @@ from lumen.core.arguments import Arguments
 from lumen.core.policy import Policy, StopReason
 from lumen.core.progress import Progress, TrainState
 from lumen.core.requests import Request
-from lumen.core.world import World, world_from_env
+from lumen.core.world import World
 from lumen.errors import ConfigError
 from lumen.loggers.base import Logger
 from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 from lumen.shell import checkpoint_io
 from lumen.shell.ranks.cluster import Cluster
+from lumen.trainer.ranks import planned_world
 from lumen.trainer.snapshot import write_checkpoint
 
 if TYPE_CHECKING:
     from lumen.core.planning import StepPlan
     from lumen.module import Module
+    from lumen.trainer import Trainer
 
 _NO_PROGRESS = Progress()
 
@@ -169,8 +171,8 @@ class RunView:
 
     @property
     def world(self) -> World:
-        """The ranks."""
-        return self.cluster.world if self.cluster is not None else world_from_env(os.environ)
+        """The ranks; before a run, as they will be."""
+        return self.cluster.world if self.cluster is not None else planned_world(cast("Trainer", self))
 
     @property
     def is_global_zero(self) -> bool:
