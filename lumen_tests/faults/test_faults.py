@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from lumen_tests.dist.test_launcher import all_gone, environ
+from lumen_tests.dist.test_two_ranks import free_port
 
 SCRIPT = str(Path(__file__).with_name("fault_script.py"))
 WAYS = {"self": [], "paddle": ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--log_dir", "log"]}
@@ -46,10 +47,10 @@ def begin(folder: Path, way: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def end(process: subprocess.Popen[str], folder: Path) -> End:
+def end(process: subprocess.Popen[str], folder: Path, *, gone: bool = True) -> End:
     words, _ = process.communicate(timeout=60)
     seconds = time.time() - float((folder / "fault-time").read_text())
-    assert all_gone(folder, within=2.0 if process.returncode != -signal.SIGKILL else 10.0)
+    assert not gone or all_gone(folder, within=2.0 if process.returncode != -signal.SIGKILL else 10.0)
     assert not list((folder / "tmp").iterdir())
     for worker in folder.glob("pid-worker-*"):  # Paddle's data workers keep batches in shared memory
         assert not list(Path("/dev/shm").glob(f"paddle_{worker.read_text()}_*"))
@@ -126,6 +127,48 @@ def test_under_paddles_launcher(tmp_path: Path, what: str, where: str, rank: int
     other = (tmp_path / "log" / f"workerlog.{1 - rank}").read_text()
     assert last in "\n".join(other.rstrip().splitlines()[-3:]), logs
     assert_told(tmp_path, "01" if what in ("raise", "exit 0", "sleep") else str(1 - rank))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "where", "rank", "last"),
+    [
+        ("raise", "training_step", 1, "ValueError: bad sample"),
+        ("raise", "on_save_checkpoint", 0, "ValueError: bad sample"),
+        ("kill", "training_step", 0, "rank 0"),
+        ("stop", "training_step", 1, "does not answer"),
+    ],
+)
+def test_tasks_of_a_slurm_step(tmp_path: Path, what: str, where: str, rank: int, last: str) -> None:
+    """Nobody watches over the tasks: each ends by itself, and says who failed first."""
+    (tmp_path / "tmp").mkdir()
+    step = {"SLURM_JOB_ID": "9", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "2"}
+    step |= {"SLURM_JOB_NODELIST": "localhost", "SLURM_NODEID": "0", "MASTER_PORT": str(free_port())}
+    arguments = ["--out", str(tmp_path), "--what", what, "--where", where, "--ranks", str(rank)]
+    tasks = [
+        subprocess.Popen(
+            [sys.executable, SCRIPT, *arguments, "--hang-timeout", str(HANG if what == "stop" else 300)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={
+                **environ(),
+                **step,
+                "SLURM_PROCID": str(task),
+                "SLURM_LOCALID": str(task),
+                "TMPDIR": str(tmp_path / "tmp"),
+            },
+            cwd=tmp_path,
+        )
+        for task in range(2)
+    ]
+    found = end(tasks[1 - rank], tmp_path, gone=what != "stop")
+    tasks[rank].kill()
+    tasks[rank].communicate(timeout=20)
+    assert found.code != 0
+    assert found.seconds < 10 + HANG * (what == "stop")
+    assert last in "\n".join(found.words.rstrip().splitlines()[-3:]), found.words
+    assert_told(tmp_path, "01" if what == "raise" else str(1 - rank))
 
 
 @pytest.mark.parametrize(
