@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import attrs
 
-Kind = Literal["error", "exit", "lost", "hang", "connect", "interrupt", "peer"]
+Kind = Literal["error", "exit", "lost", "hang", "apart", "connect", "interrupt", "peer"]
 _OWN = (
     "error",
     "exit",
     "hang",
+    "apart",
     "connect",
     "interrupt",
 )  # a rank's own words; "lost" may only be the silence after them
@@ -26,6 +27,7 @@ class Position:
         epoch: Number of the epoch, from 0.
         batch: Batch of the epoch; in an evaluation, of its loader.
         step: Optimizer steps done.
+        begun: Training batches that this run has begun.
         hook: The user's method that runs: a step or a hook; "" if none does.
 
     Example:
@@ -37,6 +39,7 @@ class Position:
     epoch: int = 0
     batch: int = 0
     step: int = 0
+    begun: int = 0
     hook: str = ""
 
     def __str__(self) -> str:
@@ -52,8 +55,8 @@ class Failure:
     Args:
         rank: The rank.
         kind: "error" (an exception), "exit" (it left in the middle of a run), "lost" (it died without a word), "hang"
-            (it stood still), "connect" (the ranks did not find each other), "interrupt" (Ctrl-C), or "peer" (an
-            exception that the end of another rank caused).
+            (it stood still), "apart" (the ranks do different things), "connect" (the ranks did not find each other),
+            "interrupt" (Ctrl-C), or "peer" (an exception that the end of another rank caused).
         message: In one line.
         traceback: In full; "" if there is none.
         position: Where it stood.
@@ -125,6 +128,8 @@ def restart_refusal(history: Sequence[Failure], limit: int) -> str:
     last = history[-1]
     if last.kind == "interrupt":
         return "it was interrupted"
+    if last.kind == "apart":
+        return "the ranks do different things"
     if last.kind == "error" and len(history) > 1:
         before = history[-2]
         if before.kind == "error" and (before.message, before.position.step) == (last.message, last.position.step):

@@ -39,6 +39,7 @@ class Run:
         accumulate: Batches per window.
         window: Batches in the window that is open.
         eval_batch: Number of the batch in hand in its evaluation loader, from 0.
+        begun: Training batches that this run has begun.
         held: What this rank asked for since the ranks last shared their requests.
         signal: The signal that the ranks agreed to stop for; 0: none.
         epoch: Number of the epoch in hand, from 0, until all that belongs to it is done; None outside of training.
@@ -72,6 +73,7 @@ class Run:
         self.quiet_done = 0
         self.quiet_skipped = 0
         self.quiet_samples = 0
+        self.begun = 0
         self.held: Request = NO_REQUEST
 
     @property
@@ -101,6 +103,7 @@ class Run:
             epoch=progress.epoch,
             batch=progress.batch + done if self.stage is Stage.FIT else self.eval_batch,
             step=progress.step + (progress.window + done) // self.accumulate - self.quiet_skipped,
+            begun=self.begun,
         )
 
     def look_ahead(self) -> None:

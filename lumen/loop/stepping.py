@@ -27,6 +27,7 @@ def run_step(run: Run, batch: Any, batch_idx: int, samples: int, last: bool) -> 
     """
     runtime, hooks = run.runtime, run.hooks
     quiet, window = run.quiet, run.window
+    run.begun += 1
     if quiet:
         run.quiet = quiet - 1
         plan = run.quiet_plans[window + 1 == run.accumulate]

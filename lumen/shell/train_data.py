@@ -55,16 +55,19 @@ class TrainData:
     def _agreed(self, length: int | None) -> int | None:
         if self._world.size == 1:
             return length
-        lengths = self._gather("length of the epoch", length)
-        if len(set(lengths)) == 1:
+        samples = str(self.source.facts()["length"])
+        gathered = self._gather("length of the epoch", (length, samples))
+        lengths = [count for count, _ in gathered]
+        if len(set(gathered if self.source.dealt else lengths)) == 1:
             return length
-        each = ", ".join(f"{count} on rank {rank}" for rank, count in enumerate(lengths))
         if self.source.dealt:
+            each = ", ".join(f"{n} batches of {m} samples on rank {rank}" for rank, (n, m) in enumerate(gathered))
             raise DataError(
                 "train_dataloaders",
-                got=f"an epoch of {each} batches",
+                got=f"an epoch of {each}",
                 do="Give every rank the same dataset and loader: lumen deals the samples to the ranks.",
             )
+        each = ", ".join(f"{count} on rank {rank}" for rank, count in enumerate(lengths))
         if self._pad and None not in lengths:
             return max(lengths)
         if self._pad:

@@ -125,7 +125,7 @@ def test_fewer_samples_than_ranks_are_padded_in_training_and_not_in_evaluation(r
 
 def test_ranks_with_different_datasets_are_told_so_and_do_not_hang(ranks: tuple[Path, list[Any]]) -> None:
     for rank in ranks[1]:
-        assert "an epoch of 7 on rank 0, 8 on rank 1 batches" in rank["differing"]["error"]
+        assert "an epoch of 7 batches of 53 samples on rank 0, 8 batches of 62 samples on rank 1" in rank["differing"]["error"]
 
 
 @pytest.mark.parametrize("name", ["shuffled", "bucketed", "by tokens", "mixed", "own sampler", "stream", "combined"])

@@ -220,7 +220,7 @@ def test_a_rank_in_the_next_run_does_not_meet_one_that_failed_in_it() -> None:
 @pytest.mark.parametrize(
     ("code", "kind", "message"),
     [
-        (7, "error", "ended with exit code 7"),
+        (7, "exit", "ended with exit code 7"),
         (0, "lost", "ended with exit code 0 while the others went on"),
         (-signal.SIGKILL, "lost", "was ended by SIGKILL"),
         (-signal.SIGABRT, "lost", "was ended by SIGABRT"),

@@ -70,4 +70,6 @@ def rank_error(what: str, failure: Failure) -> RankError:
         failure: The other's.
     """
     where = f" ({failure.position})" if failure.position.stage else ""
+    if failure.rank < 0:  # not of one rank
+        return RankError(what, got=failure.message)
     return RankError(what, got=f"rank {failure.rank} has failed{where}: {failure.message}")

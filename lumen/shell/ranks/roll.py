@@ -9,12 +9,12 @@ import attrs
 
 from lumen.core.faults import Failure, Kind, Position, first_failure, from_message, to_message
 from lumen.shell.ranks.standing import Rank, describe, signal_name
+from lumen.shell.ranks.standstill import SILENT, apart, standstill
 from lumen.shell.ranks.wire import Message
 
 MEET, WATCH = "meet", "watch"
 _ANSWER = 2.0  # seconds that ranks get to say where they stand
 _PING = 1.0  # seconds between two words to each rank
-_SILENT = 3.0  # seconds after which a rank that says nothing is not answering: it says something each second
 
 
 class Roll:
@@ -102,7 +102,13 @@ class Roll:
         others = " while the others went on" if code == 0 else ""
         message = f"ended with exit code {code}{others}" if code >= 0 else f"was ended by {signal_name(-code)}"
         kind: Kind = (
-            "error" if code > 0 else "peer" if code == -signal.SIGABRT and self.failures[:1] != [failure] else "lost"
+            "error"
+            if code == 1
+            else "exit"
+            if code > 0
+            else "peer"
+            if code == -signal.SIGABRT and self.failures[:1] != [failure]
+            else "lost"
         )
         rank.failure = attrs.evolve(failure, message=message, traceback=words if code else "", kind=kind)
         if failure in self.failures:
@@ -175,7 +181,7 @@ class Roll:
 
     def tick(self, now: float) -> None:
         """What is due: ranks that go on after a failure are told, a standstill is found, a verdict is given."""
-        if (pause := now - self._ticked) > _SILENT:  # this process was stopped (Ctrl-Z): it could hear nobody
+        if (pause := now - self._ticked) > SILENT:  # this process was stopped (Ctrl-Z): it could hear nobody
             for rank in self.ranks:
                 rank.heard, rank.moved = rank.heard + pause, rank.moved + pause
         self._ticked = now
@@ -196,6 +202,9 @@ class Roll:
                 if rank.settling:
                     rank.settling = False
                     self.outbox.append((number, MEET, ({"what": "settled", "text": self.report()}, b"")))
+        failure = None if any(rank.failure is not None for rank in self.ranks) else apart(self.ranks, now)
+        if failure is not None:
+            self.declare(failure, now)
         self._look_for_hang(now)
 
     def _look_for_hang(self, now: float) -> None:
@@ -212,28 +221,9 @@ class Roll:
             return
         since, self._hang_since = self._hang_since, None
         if any(now - rank.moved > limit for rank in watched):
-            suspect = self._suspect(now)
-            rank = self.ranks[suspect]
-            mute = now - rank.heard > _SILENT
-            says = "it does not answer (stopped, or its interpreter is blocked)" if mute else "it stands still"
-            if not rank.session:
-                says = "it never came to the others"
-            words = f"no progress for {since - rank.moved:.0f} s: {says} (hang_timeout={limit:g} s)"
-            text = f"{words}\n{rank.stack}" if rank.stack else ""
-            failure = Failure(
-                rank=suspect, kind="hang", message=words, traceback=text, position=rank.position, time=now
-            )
-            rank.failure = failure
+            failure = standstill(self.ranks, since, limit, now)
+            self.ranks[failure.rank].failure = failure
             self.declare(failure, now)
-
-    def _suspect(self, now: float) -> int:
-        """Who keeps the others waiting: one that does not answer, else one that waits neither here nor in Paddle."""
-
-        def rating(number: int) -> tuple[bool, bool, bool, float]:
-            rank = self.ranks[number]
-            return now - rank.heard > _SILENT, rank.waiting is None, not rank.in_paddle, now - rank.moved
-
-        return max(range(len(self.ranks)), key=rating)
 
     def _ask_stacks(self, now: float) -> None:
         if self._asked_at is not None:
@@ -263,14 +253,14 @@ class Roll:
     def doomed(self) -> bool:
         """Whether the job is lost: a rank's process ended too early or badly, or somebody declared the end."""
         ended = any(rank.gone and (rank.code or rank.failure in self.failures) for rank in self.ranks)
-        return ended or any(failure.kind in ("hang", "interrupt") for failure in self.failures)
+        return ended or any(failure.kind in ("hang", "apart", "interrupt") for failure in self.failures)
 
     def beyond_help(self, now: float) -> set[int]:
         """The ranks that stood still and say nothing: stopped ones, which no exception reaches."""
         return {
             number
             for number, rank in enumerate(self.ranks)
-            if rank.failure is not None and rank.failure.kind == "hang" and now - rank.heard > _SILENT
+            if rank.failure is not None and rank.failure.kind == "hang" and now - rank.heard > SILENT
         }
 
     def report(self) -> str:

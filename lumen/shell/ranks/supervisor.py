@@ -104,14 +104,14 @@ def supervise(
                 if supervision.max_restarts:
                     _say(f"lumen: the ranks are not started again: {refusal}\n")
                 break
-            _say(_announcement(outcome, len(history), supervision.max_restarts))
+            _say(_announcement(outcome.report, saved, len(history), supervision.max_restarts))
     return outcome
 
 
-def _announcement(outcome: Outcome, number: int, limit: int) -> str:
-    source = max(outcome.saved.items(), default=(0, ""))[1]
+def _announcement(report: str, saved: Mapping[int, str], number: int, limit: int) -> str:
+    source = max(saved.items(), default=(0, ""))[1]
     place = f"from {source}" if source else "from the start: nothing was saved yet"
-    return f"{outcome.report}lumen: all ranks are started again ({number} of {limit}), {place}\n"
+    return f"{report}lumen: all ranks are started again ({number} of {limit}), {place}\n"
 
 
 class _Signals:
@@ -258,7 +258,8 @@ class _Attempt:
         codes = [child.code or 0 for child in self._children]
         stopped = {128 + number: number for number in (*self._signals.stops, *self._signals.asked)}
         asked = [stopped[code] for code in map(_shell_code, codes) if code in stopped]
-        if not any(codes):  # a failure that all ranks survived was the program's to judge
+        dead = any(one.kind == "lost" for one in roll.failures)  # without a word, in the middle of a run
+        if not any(codes) and not dead:  # a failure that all ranks survived was the program's to judge
             return Outcome(code=0, failure=None, report="", saved=saved)
         end_leftovers(began)
         if self._signals.interrupts:
