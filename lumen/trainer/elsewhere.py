@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _FIELDS = ("seed", "ckpt_path", "log_dir", "num_training_batches", "num_val_batches")
 _said: set[str] = set()
+_STAYS = "lumen: this cannot travel"
 
 
 def runs_elsewhere(trainer: Trainer) -> bool:
@@ -71,7 +72,7 @@ class _Brought:
     Args:
         result: What the entry point returned.
         tensors: The module's parameters and buffers, in order.
-        attributes: For each object that is known on both sides, its plain attributes; None: they could not travel.
+        attributes: For each object that is known on both sides, its own attributes.
         fields: The Trainer's.
         ended: The run as it ended.
         random: The states of Python's and numpy's generators.
@@ -79,7 +80,7 @@ class _Brought:
 
     result: Any
     tensors: list[Stored]
-    attributes: list[Mapping[str, Any] | None]
+    attributes: list[Mapping[str, Any]]
     fields: Mapping[str, Any]
     ended: _Ended | None
     random: tuple[Any, Any]
@@ -149,14 +150,17 @@ def _tensors(module: Any) -> list[Any]:
     return [*module.parameters(), *module.buffers()]
 
 
-def _attributes(known: Any, all_known: Sequence[Any]) -> dict[str, Any] | None:
+def _attributes(known: Any, all_known: Sequence[Any]) -> dict[str, Any]:
     """The attributes of an object; of a layer those that are the user's own: no tensors, layers and Paddle's names."""
     own = {*vars(paddle.nn.Layer()), "_trainer", "_log", "forward"} if _is_layer(known) else ()
-    try:
-        found = {name: value for name, value in vars(known).items() if name not in own}
-        pack(found, all_known)
-    except Exception:  # noqa: BLE001 - an open file, a lock: it stays what it was
-        return None
+    found: dict[str, Any] = {}
+    for name, value in getattr(known, "__dict__", {}).items():
+        if name not in own:
+            try:
+                pack(value, all_known)
+                found[name] = value
+            except Exception:  # noqa: BLE001 - an open file, a lock: it stays what it was
+                found[name] = _STAYS
     return found
 
 
@@ -194,10 +198,10 @@ def _take_back(brought: _Brought, trainer: Trainer, module: Any) -> None:
     for tensor, stored in zip(_tensors(module), brought.tensors, strict=True):
         tensor.set_value(from_numpy(stored))
     for one, attributes in zip(_known(trainer, module)[1:], brought.attributes, strict=True):
-        if attributes is None:
-            sys.stderr.write(f"lumen: what the run changed in the {type(one).__name__} cannot travel back\n")
-        else:
-            for name, value in attributes.items():
+        for name, value in attributes.items():
+            if value == _STAYS:
+                sys.stderr.write(f"lumen: what the run made of {type(one).__name__}.{name} cannot travel back\n")
+            else:
                 object.__setattr__(one, name, value)
     for name, value in brought.fields.items():
         setattr(trainer, name, value)

@@ -104,7 +104,7 @@ def test_an_error_of_a_rank_is_raised_here_with_its_traceback_as_the_cause(tmp_p
 
 
 def test_a_rank_that_is_killed_is_an_error_that_says_so(tmp_path: Path) -> None:
-    with pytest.raises(lumen.RankError, match=r"the ranks: rank 1 failed first, last seen in fit.*: it was ended by SIGKILL"):
+    with pytest.raises(lumen.RankError, match=r"rank 1: it was ended by SIGKILL, last seen in fit"):
         trainer(tmp_path).fit(Failing("kill"), loader(32, 8))
 
 
@@ -162,3 +162,52 @@ def test_a_class_typed_at_a_prompt_trains_on_two_ranks(tmp_path: Path) -> None:
     )
     assert "steps 2 size 2" in done.stdout, done.stderr
     assert done.stderr.count("lumen: in a prompt or a notebook, ranks are new processes") == 1
+
+
+class Leaving(Classifier):
+    """Leaves in the first step, on one rank or on all."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.steps = [0]
+
+    def on_train_start(self) -> None:
+        class Homeless(Exception):
+            """It has a lambda, which does not matter, and a lock, which does."""
+
+        if self.how == "all exit":
+            sys.exit(0)
+        if self.trainer.world.rank == 1 and self.how == "exit 7":
+            sys.exit(7)
+        if self.trainer.world.rank == 1:
+            raise Homeless("with a lock", threading.Lock())
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("all exit", "the ranks: they ended, with exit code 0"),
+        ("exit 7", "rank 1: SystemExit: 7"),
+        ("raise", r"rank 1: .*Homeless: \('with a lock', <unlocked"),
+    ],
+)
+def test_ranks_that_leave_or_raise_what_cannot_travel_are_told(how: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(lumen.RankError, match=words):
+        trainer(tmp_path).fit(Leaving(how), loader(32, 8))
+
+
+def test_what_cannot_travel_back_is_named_and_the_rest_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Opens(lumen.Callback):
+        def __init__(self) -> None:
+            self.file: Any = None
+            self.steps = 0
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            self.file = self.file or (tmp_path / "notes").open("a")
+            self.steps += 1
+
+    opens = Opens()
+    trainer(tmp_path, opens).fit(Classifier(), loader(32, 8))
+    assert (opens.steps, opens.file) == (4, None)
+    assert "lumen: what the run made of Opens.file cannot travel back" in capsys.readouterr().err

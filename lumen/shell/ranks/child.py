@@ -30,11 +30,17 @@ class Child:
         command: What to run.
         environ: Its environment.
         output: "all", "errors", "none", or a folder; see `lumen.Trainer`.
-        terminal: Whether there is a terminal that rank 0 can have: a notebook's output is none.
+        inherited: Numbers of files that it inherits; with some, rank 0 has no terminal: see `supervise`.
     """
 
     def __init__(
-        self, rank: int, command: Sequence[str], environ: Mapping[str, str], output: str, *, terminal: bool
+        self,
+        rank: int,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        output: str,
+        *,
+        inherited: Sequence[int] = (),
     ) -> None:
         self.rank = rank
         self.code: int | None = None
@@ -50,11 +56,12 @@ class Child:
             if os.getppid() != parent:
                 os._exit(1)
 
-        piped = rank > 0 or folder is not None or not terminal
+        piped = rank > 0 or folder is not None or bool(inherited)
         self._process = subprocess.Popen(  # noqa: S603 - the user's own command line
             command,
             env=dict(environ),
-            stdin=subprocess.DEVNULL if rank or not terminal else None,
+            pass_fds=tuple(inherited),
+            stdin=subprocess.DEVNULL if rank or inherited else None,
             stdout=subprocess.PIPE if piped else None,
             stderr=subprocess.PIPE if piped or not sys.stderr.isatty() else None,
             preexec_fn=tie,  # noqa: PLW1509 - two system calls, no lock: safe beside the threads below

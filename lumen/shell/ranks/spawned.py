@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -9,22 +10,26 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lumen.core.devices import DevicePlan
+from lumen.core.faults import Failure
 from lumen.core.supervising import Supervision
 from lumen.errors import LaunchError, RankError
+from lumen.shell.ranks.standing import ENDINGS
 from lumen.shell.ranks.supervisor import Outcome, supervise
 from lumen.shell.ranks.travel import name_counters, pack, set_name_counters, unpack
 
 _PROGRAM = """
 import json, sys
-with open(sys.argv[1] + "/head.json") as head:
-    sys.path[:] = json.load(head)["path"]
+with open("/proc/self/fd/" + sys.argv[1], "rb") as work:
+    sys.path[:] = json.loads(work.readline())["path"]
 from lumen.shell.ranks.spawned import main
-main(sys.argv[1])
+main(int(sys.argv[1]), [int(number) for number in sys.argv[2].split(",")])
 """
-_HEAD, _WORK, _RESULT, _ERROR = "head.json", "work", "result", "error-{}"
+
+
+_RESULT, _ERROR = b"result ", b"error  "
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it stands for a text, below the error that it belongs to
@@ -46,32 +51,50 @@ def spawn(work: bytes, plan: DevicePlan, supervision: Supervision, stop_signals:
         KeyboardInterrupt: This program was interrupted.
         SystemExit: A signal asked the ranks to stop.
     """
-    with tempfile.TemporaryDirectory(prefix="lumen-") as name:
-        folder = Path(name)
-        head = {"path": sys.path, "argv": sys.argv, "names": name_counters()}
-        (folder / _HEAD).write_text(json.dumps(head))
-        (folder / _WORK).write_bytes(work)
+    head = {"path": sys.path, "argv": sys.argv, "names": name_counters()}
+    with contextlib.ExitStack() as stack:  # files without a name: nothing of them is left, whoever is killed
+        task = stack.enter_context(tempfile.TemporaryFile())
+        task.write(json.dumps(head).encode() + b"\n" + work)
+        task.flush()
+        answers = [stack.enter_context(tempfile.TemporaryFile()) for _ in plan.ids]
+        numbers = [file.fileno() for file in (task, *answers)]
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
-        command = [sys.executable, *flags, "-c", _PROGRAM, name]
-        outcome = supervise(command, plan, supervision, stop_signals, terminal=False)
-        if outcome.code:
-            _raise(outcome, folder)
-        return (folder / _RESULT).read_bytes()
+        command = [sys.executable, *flags, "-c", _PROGRAM, str(numbers[0]), ",".join(map(str, numbers[1:]))]
+        outcome = supervise(command, plan, supervision, stop_signals, inherited=numbers)
+        said = [_said(file) for file in answers]
+    if outcome.code:
+        _raise(outcome, said)
+    if said[0] is None or not said[0].startswith(_RESULT):
+        raise RankError("the ranks", got="they ended, with exit code 0, before the call returned", do="See sys.exit.")
+    return said[0].removeprefix(_RESULT)
 
 
-def _raise(outcome: Outcome, folder: Path) -> None:
-    if outcome.failure is None:
+def _said(file: IO[bytes]) -> bytes | None:
+    file.seek(0)
+    return file.read() or None
+
+
+def _raise(outcome: Outcome, said: Sequence[bytes | None]) -> None:
+    failure = outcome.failure
+    if failure is None:
         sys.stderr.write(outcome.report)
         raise SystemExit(outcome.code)
-    if outcome.failure.kind == "interrupt":
+    if failure.kind == "interrupt":
         raise KeyboardInterrupt
-    cause = RemoteTraceback(f"\n{outcome.report}")
-    saved = folder / _ERROR.format(outcome.failure.rank)
-    try:
-        error = unpack(saved.read_bytes())
-    except Exception:  # noqa: BLE001 - of a class that cannot travel, or of a process that was killed
-        error = RankError("the ranks", got=outcome.report.strip().splitlines()[-1].removeprefix("lumen: "))
-    raise error from cause
+    error: BaseException = RankError(
+        f"rank {failure.rank}" if failure.rank >= 0 else "the ranks", got=_in_words(failure)
+    )
+    saved = said[failure.rank] if failure.rank >= 0 else None
+    if saved is not None and saved.startswith(_ERROR):
+        with contextlib.suppress(Exception):  # of a class that cannot travel
+            error = unpack(saved.removeprefix(_ERROR))
+    raise error from RemoteTraceback(f"\n{outcome.report}")
+
+
+def _in_words(failure: Failure) -> str:
+    ended = failure.message.startswith(ENDINGS)
+    where = f", last seen in {failure.position}" if failure.position.stage else ""
+    return f"it {failure.message}{where}" if ended else failure.message
 
 
 def packed(function: Callable[[], bytes], parts: dict[str, Any]) -> bytes:
@@ -104,28 +127,23 @@ def _stays(name: str, error: Exception) -> LaunchError:
     )
 
 
-def main(name: str) -> None:
-    """Runs one rank."""
-    folder, rank = Path(name), os.environ["PADDLE_TRAINER_ID"]
-    head = json.loads((folder / _HEAD).read_text())
+def main(task: int, answers: Sequence[int]) -> None:
+    """Runs one rank.
+
+    Args:
+        task: The number of the file that says what to do.
+        answers: Those of the files for what came of it, one for each rank.
+    """
+    rank = int(os.environ["PADDLE_TRAINER_ID"])
+    with Path(f"/proc/self/fd/{task}").open("rb") as file:
+        head, work = json.loads(file.readline()), file.read()
     sys.argv[:] = head["argv"]
     set_name_counters(head["names"])
-    function = unpack((folder / _WORK).read_bytes())
+    answer = f"/proc/self/fd/{answers[rank]}"
     try:
-        result = function()
+        result = unpack(work)()
     except Exception as error:
-        _save(error, folder / _ERROR.format(rank))
+        with contextlib.suppress(Exception):  # one that cannot travel: the report has its traceback anyway
+            Path(answer).write_bytes(_ERROR + pack(error))
         raise
-    if rank == "0":
-        (folder / _RESULT).write_bytes(result)
-
-
-def _save(error: Exception, path: Path) -> None:
-    try:
-        path.write_bytes(pack(error))
-    except Exception:  # noqa: BLE001 - the report has its traceback anyway
-        path.unlink(missing_ok=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    Path(answer).write_bytes(_RESULT + (result if rank == 0 else b""))

@@ -75,7 +75,7 @@ def supervise(
     supervision: Supervision,
     stop_signals: Sequence[int],
     *,
-    terminal: bool = True,
+    inherited: Sequence[int] = (),
 ) -> Outcome:
     """Runs a command once per rank, until all have ended for good; see `launch`.
 
@@ -84,13 +84,14 @@ def supervise(
         plan: The devices, one for each rank.
         supervision: What is done about ranks that fail, and what is shown of them.
         stop_signals: Signals on which the ranks save and stop: they are handed on.
-        terminal: Whether rank 0 gets this program's own input and output; else it is shown as `sys.stdout` is.
+        inherited: Numbers of files that the ranks inherit. With some, rank 0 does not get this program's own input and
+            output, which may be those of a notebook's server: what it writes is shown as `print` would.
     """
     history: list[Failure] = []
     connects, saved, signals = 1, dict[int, str](), _Signals(stop_signals)
     with signals:
         while True:
-            outcome = _Attempt(plan, supervision, command, saved, signals, terminal=terminal).run()
+            outcome = _Attempt(plan, supervision, command, saved, signals, inherited=inherited).run()
             saved.update(outcome.saved)
             if outcome.failure is None or signals.asked:
                 break
@@ -157,14 +158,14 @@ class _Attempt:
         saved: Mapping[int, str],
         signals: _Signals,
         *,
-        terminal: bool,
+        inherited: Sequence[int],
     ) -> None:
         self._plan = plan
         self._supervision = supervision
         self._command = command
         self._saved = saved
         self._signals = signals
-        self._terminal = terminal
+        self._inherited = inherited
         self._children: list[Child] = []
         self._forwarded = 0
         self._declared = False
@@ -193,7 +194,7 @@ class _Attempt:
         told = variables(self._coordinator.port, self._coordinator.token, self._saved, quiet=output in OUTPUTS)
         for rank, own in enumerate(rank_environments(Launch(kind=self._plan.kind, ids=self._plan.ids, ports=ports))):
             environ = {**os.environ, **told, **own}
-            self._children.append(Child(rank, self._command, environ, output, terminal=self._terminal))
+            self._children.append(Child(rank, self._command, environ, output, inherited=self._inherited))
 
     # -- while they run ---------------------------------------------------------------------------------------------
 
