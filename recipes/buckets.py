@@ -92,7 +92,7 @@ def main(args) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--devices", type=int, default=1, help="how many processes train together")
+    parser.add_argument("--devices", default="auto", help="how many processes train together")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--root", default="buckets_run", help="the folder of logs")
     parser.add_argument("--tiny", action="store_true", help="a few paragraphs, to see that it runs")

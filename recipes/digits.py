@@ -90,7 +90,7 @@ def main(args) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", type=int, default=1, help="how many processes train together")
+    parser.add_argument("--devices", default="auto", help="how many processes train together")
     parser.add_argument("--max-epochs", type=int, default=20)
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint, if there is one")
     parser.add_argument("--root", default="digits_run", help="the folder of logs and checkpoints")

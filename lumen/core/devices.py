@@ -20,10 +20,12 @@ class DevicePlan:
     Args:
         kind: "cpu" or "gpu".
         ids: GPU numbers in the order of the local ranks; on a CPU just 0, 1, ….
+        asked: Whether the user named them, or how many: not "auto".
     """
 
     kind: Literal["cpu", "gpu"]
     ids: tuple[int, ...]
+    asked: bool = False
 
 
 def plan_devices(accelerator: str, devices: int | str | Sequence[int], *, gpus: int) -> DevicePlan:
@@ -41,7 +43,7 @@ def plan_devices(accelerator: str, devices: int | str | Sequence[int], *, gpus: 
         >>> plan_devices("auto", "2,0", gpus=4).ids
         (2, 0)
         >>> plan_devices("cpu", 2, gpus=0)
-        DevicePlan(kind='cpu', ids=(0, 1))
+        DevicePlan(kind='cpu', ids=(0, 1), asked=True)
     """
     if accelerator not in _ACCELERATORS:
         raise ConfigError(
@@ -61,7 +63,7 @@ def plan_devices(accelerator: str, devices: int | str | Sequence[int], *, gpus: 
     wanted = _read(devices)
     if wanted is None:
         return DevicePlan(kind=kind, ids=tuple(range(gpus)) if kind == "gpu" else (0,))
-    return DevicePlan(kind=kind, ids=_ids(kind, wanted, devices, gpus))
+    return DevicePlan(kind=kind, ids=_ids(kind, wanted, devices, gpus), asked=True)
 
 
 def check_data_device(name: object, *, gpus: int) -> str | None:

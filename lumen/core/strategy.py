@@ -103,6 +103,7 @@ class FleetStrategy:
                 allowed="True",
                 do="Parameter servers keep the weights in other processes, which a step of lumen knows nothing of.",
             )
+        _check_fleet(self.role_maker, self.distributed_strategy)
         changed = [name for name, default in _OVERLAP_ONLY.items() if getattr(self, name) != default]
         if changed and self.gradient_sync == "at_step":
             raise ConfigError(
@@ -116,6 +117,29 @@ class FleetStrategy:
     def sync(self) -> str:
         """How gradients come together: "overlap" or "at_step"."""
         return "overlap" if self.gradient_sync == "auto" else self.gradient_sync
+
+
+def _check_fleet(role_maker: Any, strategy: Any) -> None:
+    """Refuses what `fleet.init` would take, and lumen does not do: parameter servers, and models split over ranks."""
+    if role_maker is not None and not hasattr(role_maker, "_is_collective"):
+        raise ConfigError("role_maker", got=role_maker, allowed="a role maker of paddle.distributed.fleet, or None")
+    if strategy is not None and not hasattr(strategy, "hybrid_configs"):
+        raise ConfigError("distributed_strategy", got=strategy, allowed="a fleet.DistributedStrategy, or None")
+    servers = "Parameter servers keep the weights in other processes, which a step of lumen knows nothing of."
+    if role_maker is not None and not role_maker._is_collective:
+        raise ConfigError("role_maker", got="one of parameter servers", allowed="is_collective=True", do=servers)
+    if strategy is None:
+        return
+    if strategy.a_sync:
+        raise ConfigError("distributed_strategy.a_sync", got=True, allowed="False", do=servers)
+    for name in ("mp_degree", "pp_degree", "sharding_degree", "sep_degree"):
+        degree = strategy.hybrid_configs.get(name, 1)
+        if degree > 1:
+            raise ConfigError(
+                f"distributed_strategy.hybrid_configs[{name!r}]",
+                got=degree,
+                allowed="1: every rank has the whole model",
+            )
 
 
 def make_strategy(given: Any) -> FleetStrategy:

@@ -42,7 +42,7 @@ class Supervision:
         if not _is_path(output):
             raise ConfigError("rank_output", got=output, allowed="'all', 'errors', 'none' or a folder")
         if isinstance(output, str) and output not in OUTPUTS and "/" not in output:
-            hint = did_you_mean(output, OUTPUTS)
+            hint = did_you_mean(output.lower(), OUTPUTS)
             if "Did you mean" in hint:
                 raise ConfigError("rank_output", got=output, do=f"{hint} A folder of that name is './{output}'.")
 

@@ -9,6 +9,65 @@ import attrs
 from lumen.errors import WorldError
 
 
+def _check_alone(environ: Mapping[str, str]) -> None:
+    """Refuses an environment that describes more than one process, and does not say which one this is."""
+    for name, alone in (("PADDLE_LOCAL_SIZE", "1"), ("PADDLE_RANK_IN_NODE", "0"), ("PADDLE_LOCAL_RANK", "0")):
+        if environ.get(name, "").strip() not in ("", alone):
+            raise WorldError(
+                "PADDLE_TRAINERS_NUM",
+                got="not set",
+                allowed=f"a number, since {name} is set",
+                do=f"Set PADDLE_TRAINER_ID too, or unset {name}.",
+            )
+    text = environ.get("PADDLE_NNODES", "").strip()
+    if text not in ("", "1"):  # a Kubernetes PaddleJob's pod, in which the launcher was forgotten
+        raise WorldError(
+            "PADDLE_NNODES",
+            got=text,
+            allowed="1 where PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID are not set: each node would train alone",
+            do="Start with python -m paddle.distributed.launch train.py, which reads it, or unset it.",
+        )
+
+
+def meeting_point(environ: Mapping[str, str]) -> str:
+    """Where Paddle's ranks meet, as Paddle finds it: HOST:PORT.
+
+    Args:
+        environ: The environment: MASTER_ADDR with MASTER_PORT, PADDLE_MASTER, or PADDLE_TRAINER_ENDPOINTS.
+
+    Raises:
+        WorldError: None is set, or what is set is no address.
+
+    Example:
+        >>> meeting_point({"MASTER_ADDR": "node-1", "MASTER_PORT": "6170"})
+        'node-1:6170'
+    """
+    address, port = environ.get("MASTER_ADDR", "").strip(), environ.get("MASTER_PORT", "").strip()
+    master = environ.get("PADDLE_MASTER", "").strip()
+    first = environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")[0].strip()
+    name, place = next(
+        (
+            (name, place)
+            for name, place in (
+                ("MASTER_PORT", f"{address}:{port}" if address and port else ""),
+                ("PADDLE_MASTER", master),
+                ("PADDLE_TRAINER_ENDPOINTS", first),
+            )
+            if place
+        ),
+        ("MASTER_PORT" if address else "PADDLE_MASTER", ""),
+    )
+    host, _, number = place.rpartition(":")
+    if not host or not number.isascii() or not number.isdigit() or not 0 < int(number) < 65536:
+        raise WorldError(
+            name,
+            got=place or "not set",
+            allowed="an address that all ranks reach, HOST:PORT with a port from 1 to 65535",
+            do="Set PADDLE_MASTER to one of the node of rank 0, or MASTER_ADDR and MASTER_PORT.",
+        )
+    return place
+
+
 @attrs.frozen(kw_only=True)
 class World:
     """The ranks of a job as one of them sees it.
@@ -79,14 +138,7 @@ def world_from_env(environ: Mapping[str, str]) -> World:
     """
     size, rank = _number(environ, "PADDLE_TRAINERS_NUM", least=1), _number(environ, "PADDLE_TRAINER_ID")
     if size is None and rank is None:
-        text = environ.get("PADDLE_NNODES", "").strip()
-        if text not in ("", "1"):  # a Kubernetes PaddleJob's pod, in which the launcher was forgotten
-            raise WorldError(
-                "PADDLE_NNODES",
-                got=text,
-                allowed="1 where PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID are not set: each node would train alone",
-                do="Start with python -m paddle.distributed.launch train.py, which reads it, or unset it.",
-            )
+        _check_alone(environ)
         return World.single()
     if size is None or rank is None:
         given, missing = (

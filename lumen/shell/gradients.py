@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -64,20 +65,80 @@ class Overlap(Alone):
     Args:
         step: The training step, through the layers.
         layers: The `DataParallel`s of the module.
+        gather: The value of every rank, by the name of what is gathered.
+        module: The user's module.
     """
 
-    def __init__(self, step: Callable[..., Any], layers: Sequence[Any]) -> None:
+    def __init__(
+        self, step: Callable[..., Any], layers: Sequence[Any], gather: Callable[[str, Any], list[Any]], module: Any
+    ) -> None:
         self.step = step
         self._layers = layers
+        self._gather = gather
+        self._names = {parameter.name: name for name, parameter in module.named_parameters()}
+        self._finds_unused = all(layer.find_unused_parameters for layer in layers)
+        self._frozen = {parameter.name for parameter in module.parameters() if parameter.stop_gradient}
+        self._unused: list[bool] | None = None
+        self._stopped: list[bool] = []
+        self._module = module
+        self._accumulates = False
+        self._reached: set[str] = set()  # parameters of which the last backward made a gradient
 
     def forward_scope(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
         """See `GradientSync.forward_scope`; `no_sync` is read by Paddle in forward, and only there."""
         if last:
+            self._reached.clear()
             return _NOTHING
+        if not self._accumulates:
+            self._accumulates = True
+            for parameter in self._module.parameters():
+                parameter._register_backward_hook(functools.partial(self._reached.add, parameter.name))
         scopes = contextlib.ExitStack()
         for layer in self._layers:
             scopes.enter_context(layer.no_sync())
         return scopes
+
+    def reduce(self, parameters: Sequence[Any]) -> None:
+        """See `GradientSync.reduce`; it was done in backward, for the parameters that Paddle's reducer waits for.
+
+        That are those with a gradient in the first backward of each rank. Where others had one, or some had none, the
+        ranks went apart without a word (measured): so they are compared. 7 us for 100 parameters.
+
+        Raises:
+            ModuleError: Other parameters had a gradient than the reducer waits for.
+        """
+        if self._accumulates:  # others may have a gradient of an earlier batch, which was not averaged
+            unused = [parameter.name not in self._reached for parameter in parameters]
+        else:
+            unused = [parameter.grad is None for parameter in parameters]
+        frozen = [parameter.stop_gradient for parameter in parameters] if self._finds_unused else []
+        if unused == self._unused and frozen == self._stopped:
+            return
+        names = [self._names.get(parameter.name, parameter.name) for parameter in parameters]
+        if frozen != self._stopped:
+            for rank, other in enumerate(self._gather("frozen parameters", frozen)):
+                for name, mine, its in zip(names, frozen, other, strict=True):
+                    if mine != its:
+                        raise _not_reduced(name, f"been frozen on some ranks only, and rank {rank} is another one")
+            self._stopped = frozen
+        if self._finds_unused:
+            late = [
+                name
+                for name, parameter, none in zip(names, parameters, unused, strict=True)
+                if not none and parameter.name in self._frozen
+            ]
+            if late:
+                raise _not_reduced(late[0], "a gradient, but was frozen when the module was wrapped")
+        elif self._unused is None:
+            for rank, other in enumerate(self._gather("gradients", unused)):
+                for name, mine, its in zip(names, unused, other, strict=True):
+                    if mine != its:
+                        raise _not_reduced(name, f"a gradient on some ranks only, and rank {rank} is another one")
+        else:
+            for name, before, none in zip(names, self._unused, unused, strict=True):
+                if before != none:
+                    raise _not_reduced(name, f"{'no' if none else 'a'} gradient in this step, unlike in the first")
+        self._unused = unused
 
 
 class AtStep(Alone):
@@ -136,7 +197,18 @@ def _fused(tensors: Iterable[Any], act: Callable[[Any], None]) -> None:
             tensor.copy_(piece.reshape(tensor.shape), False)
 
 
-def gradient_sync(module: Any, world: World, strategy: FleetStrategy, wrapper: Any) -> GradientSync:
+def _not_reduced(name: str, got: str) -> ModuleError:
+    return ModuleError(
+        f"the parameter {name}",
+        got=f"it has {got}",
+        allowed="the same parameters in every step, on every rank, which DataParallel needs",
+        do="Use strategy=lumen.FleetStrategy(gradient_sync='at_step').",
+    )
+
+
+def gradient_sync(
+    module: Any, world: World, strategy: FleetStrategy, wrapper: Any, gather: Callable[[str, Any], list[Any]]
+) -> GradientSync:
     """How the gradients of this run come together.
 
     Args:
@@ -144,6 +216,7 @@ def gradient_sync(module: Any, world: World, strategy: FleetStrategy, wrapper: A
         world: The ranks.
         strategy: What the user chose.
         wrapper: The user's own `DataParallel` around the module; None: there is none.
+        gather: The value of every rank, by the name of what is gathered.
 
     Raises:
         ModuleError: The module holds a `DataParallel` that leaves out a parameter, or cannot be wrapped.
@@ -151,14 +224,14 @@ def gradient_sync(module: Any, world: World, strategy: FleetStrategy, wrapper: A
     if world.size == 1:
         return Alone(module)
     if wrapper is not None:
-        return Overlap(_through(wrapper, StepLayer(module)), [wrapper])
+        return Overlap(_through(wrapper, StepLayer(module)), [wrapper], gather, module)
     inner = parallel_layers(module)
     if inner:
-        return Overlap(module.training_step, inner)
+        return Overlap(module.training_step, inner, gather, module)
     if strategy.sync == "at_step":
         return AtStep(module, world.size)
     layer = wrap_once(module, strategy)
-    return Overlap(layer, [layer])
+    return Overlap(layer, [layer], gather, module)
 
 
 def parallel_layers(module: Any) -> list[Any]:

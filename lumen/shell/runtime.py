@@ -115,7 +115,7 @@ class PaddleRuntime:
         self._train = TrainData(source, limit, self.world, self.gather, pad=self.strategy.uneven_data == "pad")
         self._takes_index = call_style(self.module, "training_step", optional=("batch_idx",)) > 1
         self.cluster.wait("parameters")  # what came before may have taken one rank longer than gloo waits
-        self._sync = gradient_sync(self.module, self.world, self.strategy, wrapper)
+        self._sync = gradient_sync(self.module, self.world, self.strategy, wrapper, self.gather)
         self._step = self._sync.step
         self._scoped = self.precision.casts or isinstance(self._sync, Overlap)
         self._checked = False

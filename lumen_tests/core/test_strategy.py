@@ -21,6 +21,9 @@ from lumen.errors import ConfigError
         ({"comm_buffer_size": 0}, "comm_buffer_size: got 0"),
         ({"last_comm_buffer_size": "1"}, "last_comm_buffer_size"),
         ({"is_collective": False}, "Parameter servers"),
+        ({"uneven_data": "padd"}, "Did you mean 'pad'"),
+        ({"role_maker": 3}, "a role maker of paddle.distributed.fleet"),
+        ({"distributed_strategy": "x"}, "a fleet.DistributedStrategy"),
         ({"gradient_sync": "at_step", "find_unused_parameters": True}, "gradient_sync='overlap', which alone has it"),
     ],
 )

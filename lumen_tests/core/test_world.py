@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumen.core.world import Launch, World, rank_environments, world_from_env
+from lumen.core.world import Launch, World, meeting_point, rank_environments, world_from_env
 from lumen.errors import WorldError
 
 NODES_2_AND_4 = ",".join([*[f"10.0.0.1:{p}" for p in (1, 2)], *[f"10.0.0.2:{p}" for p in (1, 2, 3, 4)]])
@@ -55,6 +55,8 @@ def test_table(environ: dict[str, str], expected: tuple[int, ...]) -> None:
         ({"PADDLE_TRAINERS_NUM": "2"}, "PADDLE_TRAINER_ID: not set"),
         ({"PADDLE_NNODES": "2", "PADDLE_MASTER": "train-worker-0:36543"}, "PADDLE_NNODES: got '2'.*launch"),
         ({"PADDLE_NNODES": "2:4"}, "PADDLE_NNODES: got '2:4'"),
+        ({"PADDLE_LOCAL_SIZE": "2"}, "PADDLE_TRAINERS_NUM: not set; allowed: a number, since PADDLE_LOCAL_SIZE is"),
+        ({"PADDLE_RANK_IN_NODE": "1"}, "PADDLE_TRAINERS_NUM: not set; allowed: a number, since PADDLE_RANK_IN_NODE"),
         ({"PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: not set"),
         ({"PADDLE_TRAINERS_NUM": "two", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: got 'two'"),
         ({"PADDLE_TRAINERS_NUM": "0", "PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: got '0'"),
@@ -128,3 +130,32 @@ def test_a_world_that_cannot_be_is_refused(fields: tuple[int, ...]) -> None:
     size, rank, local_size, local_rank, node = fields
     with pytest.raises(WorldError, match="World"):
         World(size=size, rank=rank, local_size=local_size, local_rank=local_rank, node=node)
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        ({"PADDLE_MASTER": "a:1", "MASTER_ADDR": "b"}, "a:1"),
+        ({"PADDLE_MASTER": "a:1", "MASTER_ADDR": "b", "MASTER_PORT": "2"}, "b:2"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "c:3,d:4"}, "c:3"),
+        ({"PADDLE_MASTER": "", "PADDLE_TRAINER_ENDPOINTS": "c:3"}, "c:3"),
+    ],
+)
+def test_where_the_ranks_meet(environ: dict[str, str], place: str) -> None:
+    assert meeting_point(environ) == place
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({}, "PADDLE_MASTER: not set"),
+        ({"MASTER_ADDR": "b"}, "MASTER_PORT: not set"),
+        ({"PADDLE_MASTER": "nonsense"}, "PADDLE_MASTER: got 'nonsense'"),
+        ({"PADDLE_MASTER": "a:99999"}, "PADDLE_MASTER: got 'a:99999'"),
+        ({"PADDLE_MASTER": "a:0"}, "PADDLE_MASTER: got 'a:0'"),
+        ({"MASTER_ADDR": "b", "MASTER_PORT": "x"}, "MASTER_PORT: got 'b:x'"),
+    ],
+)
+def test_an_address_that_is_none_names_its_variable(environ: dict[str, str], words: str) -> None:
+    with pytest.raises(WorldError, match=words):
+        meeting_point(environ)

@@ -17,7 +17,7 @@ from typing import Any
 from lumen.core.devices import DevicePlan
 from lumen.core.faults import Position
 from lumen.core.strategy import FleetStrategy
-from lumen.core.world import World
+from lumen.core.world import World, meeting_point
 from lumen.errors import ConnectError, WorldError
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.ranks import supervision
@@ -79,8 +79,8 @@ class Cluster:
         if self.member is not None:
             self.member.meet("connect", b"")
         if not self.outside:
-            if self.member is None and ":" in _meeting_point():
-                meet(_meeting_point(), self.world.rank, self.world.size, self._strategy.connect_timeout)
+            if self.member is None:
+                meet(meeting_point(os.environ), self.world.rank, self.world.size, self._strategy.connect_timeout)
             with self._deadline():
                 _init_fleet(self.kind, self.place, self._strategy)
         if self.member is None:
@@ -152,7 +152,9 @@ class Cluster:
         if self.world.rank == 0:
             several = self.world.local_size < self.world.size
             self._coordinator = coordinator = Coordinator(self.world.size, host="" if several else "127.0.0.1")
-            names = dict.fromkeys([_host(_meeting_point()), socket.gethostname()] if several else ["127.0.0.1"])
+            names = dict.fromkeys(
+                [_host(meeting_point(os.environ)), socket.gethostname()] if several else ["127.0.0.1"]
+            )
             store.set(_KEY, " ".join([str(coordinator.port), coordinator.token, *names]))
         port, token, *hosts = bytes(store.get(_KEY)).decode().split()
         for host in hosts:
@@ -167,6 +169,7 @@ class Cluster:
 
 
 _connected: list[Cluster] = []
+_plans: list[DevicePlan] = []  # of the first Trainer
 
 
 def connect(plan: DevicePlan, world: World, strategy: FleetStrategy) -> Cluster:
@@ -182,7 +185,7 @@ def connect(plan: DevicePlan, world: World, strategy: FleetStrategy) -> Cluster:
             as the ranks that a launcher started.
     """
     outside = initialized_outside()
-    if world.size > 1 and not outside and len(plan.ids) not in (1, world.local_size):
+    if world.size > 1 and not outside and plan.asked and len(plan.ids) != world.local_size:
         raise WorldError(
             "devices",
             got=f"{len(plan.ids)} of them, in a job with {world.local_size} ranks on this node",
@@ -191,6 +194,7 @@ def connect(plan: DevicePlan, world: World, strategy: FleetStrategy) -> Cluster:
         )
     if _connected:
         return _same(plan, world.size)
+    _plans.append(plan)
     kind, place = present_device(plan, world) if outside else (plan.kind, set_device(plan, world))
     member = supervision.join(world.rank)
     if member is not None:
@@ -217,12 +221,14 @@ def check_launchable(plan: DevicePlan) -> None:
 
 def _same(plan: DevicePlan, size: int) -> Cluster:
     """What this process is connected to, if that is what is asked for."""
-    first = _connected[0]
-    if first.world.size != size or first.kind != plan.kind:
+    first, ids = _connected[0], _plans[0].ids
+    other = plan.asked and not first.outside and (_plans[0].asked or len(plan.ids) > 1) and plan.ids != ids
+    if first.world.size != size or first.kind != plan.kind or other:
         raise WorldError(
             "devices",
-            got=f"{plan.kind} with {size} rank{'s' if size > 1 else ''}",
-            allowed=f"{first.kind} with {first.world.size}, which this process is connected to by an earlier Trainer",
+            got=f"{plan.kind} with {size} rank{'s' if size > 1 else ''}{f', devices {list(plan.ids)}' * other}",
+            allowed=f"{first.kind} with {first.world.size}{f', devices {list(ids)}' * other}, which this process is "
+            "connected to by an earlier Trainer",
             do="Use the same devices for all Trainers of a program.",
         )
     return first
@@ -233,6 +239,7 @@ def _init_fleet(kind: str, place: Any, strategy: FleetStrategy) -> None:
     backend = os.environ.get("PADDLE_DISTRI_BACKEND")
     if kind == "cpu" and backend not in ("gloo", "auto", None):
         raise WorldError("PADDLE_DISTRI_BACKEND", got=backend, allowed="gloo, for ranks on a CPU")
+    os.environ.setdefault("PADDLE_CURRENT_ENDPOINT", f"{socket.gethostname()}:0")  # a name; nothing listens there
     if kind == "gpu":
         os.environ.setdefault("FLAGS_selected_gpus", str(place.get_device_id()))
     elif backend != "gloo":  # 3.3 starts no group of ranks on "auto", nor 2.6.2 without a GPU
@@ -251,17 +258,9 @@ def _init_fleet(kind: str, place: Any, strategy: FleetStrategy) -> None:
         )
 
 
-def _meeting_point() -> str:
-    """Where Paddle's ranks meet, as Paddle finds it."""
-    environ = os.environ
-    if environ.get("MASTER_ADDR") and environ.get("MASTER_PORT"):
-        return f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}"
-    return environ.get("PADDLE_MASTER") or environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")[0]
-
-
 def _host(address: str) -> str:
     return address.rpartition(":")[0] or "127.0.0.1"
 
 
 def _apart(why: str) -> ConnectError:
-    return unreachable(f"they did not meet at {_meeting_point()}: {why}")
+    return unreachable(f"they did not meet at {meeting_point(os.environ)}: {why}")
