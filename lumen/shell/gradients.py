@@ -116,29 +116,29 @@ class Overlap(Alone):
             return
         names = [self._names.get(parameter.name, parameter.name) for parameter in parameters]
         if frozen != self._stopped:
-            for rank, other in enumerate(self._gather("frozen parameters", frozen)):
-                for name, mine, its in zip(names, frozen, other, strict=True):
-                    if mine != its:
-                        raise _not_reduced(name, f"been frozen on some ranks only, and rank {rank} is another one")
+            self._compare("frozen parameters", names, frozen, "been frozen on some ranks only")
             self._stopped = frozen
         if self._finds_unused:
-            late = [
-                name
-                for name, parameter, none in zip(names, parameters, unused, strict=True)
-                if not none and parameter.name in self._frozen
+            found = [
+                not none and parameter.name in self._frozen for parameter, none in zip(parameters, unused, strict=True)
             ]
-            if late:
-                raise _not_reduced(late[0], "a gradient, but was frozen when the module was wrapped")
+            if any(found):
+                raise _not_reduced(names[found.index(True)], "a gradient, but was frozen when the module was wrapped")
         elif self._unused is None:
-            for rank, other in enumerate(self._gather("gradients", unused)):
-                for name, mine, its in zip(names, unused, other, strict=True):
-                    if mine != its:
-                        raise _not_reduced(name, f"a gradient on some ranks only, and rank {rank} is another one")
+            self._compare("gradients", names, unused, "a gradient on some ranks only")
         else:
-            for name, before, none in zip(names, self._unused, unused, strict=True):
-                if before != none:
-                    raise _not_reduced(name, f"{'no' if none else 'a'} gradient in this step, unlike in the first")
+            changed = [before != none for before, none in zip(self._unused, unused, strict=True)]
+            if any(changed):
+                place = changed.index(True)
+                word = "no" if unused[place] else "a"
+                raise _not_reduced(names[place], f"{word} gradient in this step, unlike in the first")
         self._unused = unused
+
+    def _compare(self, kind: str, names: Sequence[str], mine: list[bool], what: str) -> None:
+        for rank, other in enumerate(self._gather(kind, mine)):
+            if other != mine:
+                place = next(number for number in range(len(names)) if other[number] != mine[number])
+                raise _not_reduced(names[place], f"{what}, and rank {rank} is another one")
 
 
 class AtStep(Alone):

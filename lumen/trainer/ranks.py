@@ -16,6 +16,7 @@ from lumen.loop.run import Run
 from lumen.loop.runtime import Stage
 from lumen.shell.ranks import supervision
 from lumen.shell.ranks.cluster import Cluster, check_launchable, connect, initialized_outside
+from lumen.shell.ranks.collectives import no_collectives
 from lumen.shell.ranks.device import make_deterministic
 from lumen.shell.ranks.supervisor import launch
 
@@ -141,8 +142,9 @@ class Part:
             self._cluster.member.leave()
 
     def _tell_hooks(self, error: BaseException) -> None:
-        for call in self.run.hooks["on_exception"] if self.run is not None else ():
-            attempt(call, error)
+        with no_collectives():
+            for call in self.run.hooks["on_exception"] if self.run is not None else ():
+                attempt(call, error)
 
     def _rescue(self, error: BaseException) -> None:
         """What can be done of a failed run's end in another thread, while the main one is in a collective."""

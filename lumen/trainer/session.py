@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from lumen.shell.optimizers import read_optimizers
 from lumen.shell.paddle_shim import paddle
 from lumen.shell.precision import Precision
 from lumen.shell.ranks.cluster import Cluster
+from lumen.shell.ranks.collectives import no_collectives
 from lumen.shell.rng import Streams
 from lumen.shell.runtime import PaddleRuntime
 from lumen.shell.signals import StopSignals
@@ -253,7 +255,8 @@ class Session:
         if module is not None:
             module._log = None
         todo += self._part.finalizers(status)
-        errors = [error for error in map(attempt, todo) if error is not None]
+        with no_collectives() if status == "failed" else contextlib.nullcontext():
+            errors = [error for error in map(attempt, todo) if error is not None]
         self._part.leave()
         if errors and status == "success":
             raise errors[0]

@@ -84,6 +84,11 @@ class Witness(lumen.Callback):
             trainer.cluster.gather("in a hook", 1)
         except lumen.RankError as error:
             refused = str(error)
+        try:
+            paddle.distributed.all_reduce(paddle.ones([1]))
+            refused += "; Paddle's ran"
+        except lumen.RankError as error:
+            refused += f"; {error}"
         (module.out / f"told-{trainer.world.rank}").write_text(f"{type(exception).__name__}: {exception}\n{refused}")
 
 

@@ -97,10 +97,12 @@ def test_under_lumens_supervisor(
 
 
 def assert_told(folder: Path, ranks: str) -> None:
-    """`on_exception` was called on these ranks, and a collective there was refused at once."""
+    """`on_exception` was called on these ranks, and collectives there, lumen's and Paddle's, were refused at once."""
     assert sorted(path.name for path in folder.glob("told-*")) == [f"told-{rank}" for rank in ranks]
     for rank in ranks:
-        assert "a collective after a failure" in (folder / f"told-{rank}").read_text()
+        words = (folder / f"told-{rank}").read_text()
+        assert "a collective after a failure" in words
+        assert "a collective: a call after a failure" in words
 
 
 @pytest.mark.parametrize(
