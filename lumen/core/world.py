@@ -191,9 +191,13 @@ def _below(value: int, bound: int, name: str, bound_name: str) -> None:
 
 
 def _hosts(environ: Mapping[str, str], size: int) -> list[str]:
-    """The host of each rank; empty where the endpoints do not say."""
+    """The host of each rank; empty where there are no endpoints."""
     endpoints = [part.strip() for part in environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",") if part.strip()]
-    return [endpoint.rpartition(":")[0] for endpoint in endpoints] if len(endpoints) == size else []
+    if endpoints and len(endpoints) != size:
+        raise WorldError(
+            "PADDLE_TRAINER_ENDPOINTS", got=f"{len(endpoints)} of them", allowed=f"PADDLE_TRAINERS_NUM, {size}"
+        )
+    return [endpoint.rpartition(":")[0] for endpoint in endpoints]
 
 
 @attrs.frozen(kw_only=True)

@@ -55,6 +55,10 @@ def test_table(environ: dict[str, str], expected: tuple[int, ...]) -> None:
         ({"PADDLE_TRAINERS_NUM": "2"}, "PADDLE_TRAINER_ID: not set"),
         ({"PADDLE_NNODES": "2", "PADDLE_MASTER": "train-worker-0:36543"}, "PADDLE_NNODES: got '2'.*launch"),
         ({"PADDLE_NNODES": "2:4"}, "PADDLE_NNODES: got '2:4'"),
+        (
+            {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0", "PADDLE_TRAINER_ENDPOINTS": "a:1,a:2,a:3"},
+            "PADDLE_TRAINER_ENDPOINTS: 3 of them; allowed: PADDLE_TRAINERS_NUM, 2",
+        ),
         ({"PADDLE_LOCAL_SIZE": "2"}, "PADDLE_TRAINERS_NUM: not set; allowed: a number, since PADDLE_LOCAL_SIZE is"),
         ({"PADDLE_RANK_IN_NODE": "1"}, "PADDLE_TRAINERS_NUM: not set; allowed: a number, since PADDLE_RANK_IN_NODE"),
         ({"PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM: not set"),

@@ -233,4 +233,4 @@ def test_a_second_trainer_of_a_script_with_other_devices(tmp_path: Path) -> None
         cwd=tmp_path,
     )
     assert done.returncode == 1
-    assert "WorldError: devices: cpu with 2 ranks; allowed: cpu with 1," in done.stderr
+    assert "WorldError: devices: cpu with 2 ranks; allowed: cpu with 1" in done.stderr

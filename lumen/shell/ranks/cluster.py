@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import io
@@ -28,6 +29,7 @@ from lumen.shell.ranks.member import Member
 from lumen.shell.ranks.uncaught import watch_uncaught
 
 _KEY = "lumen/coordinator"
+_LAST_WORDS = 10.0  # seconds that the others get to end their runs, when rank 0's process ends
 _ALL_THERE = 60.0  # seconds for ranks that have met already, as a supervisor's have: they are started again then
 
 
@@ -152,6 +154,7 @@ class Cluster:
         if self.world.rank == 0:
             several = self.world.local_size < self.world.size
             self._coordinator = coordinator = Coordinator(self.world.size, host="" if several else "127.0.0.1")
+            atexit.register(coordinator.drain, _LAST_WORDS)
             names = dict.fromkeys(
                 [_host(meeting_point(os.environ)), socket.gethostname()] if several else ["127.0.0.1"]
             )
@@ -222,8 +225,9 @@ def check_launchable(plan: DevicePlan) -> None:
 def _same(plan: DevicePlan, size: int) -> Cluster:
     """What this process is connected to, if that is what is asked for."""
     first, ids = _connected[0], _plans[0].ids
-    other = plan.asked and not first.outside and (_plans[0].asked or len(plan.ids) > 1) and plan.ids != ids
-    if first.world.size != size or first.kind != plan.kind or other:
+    apart = first.world.size != size or first.kind != plan.kind
+    other = not apart and plan.asked and _plans[0].asked and plan.ids != ids and not first.outside
+    if apart or other:
         raise WorldError(
             "devices",
             got=f"{plan.kind} with {size} rank{'s' if size > 1 else ''}{f', devices {list(plan.ids)}' * other}",

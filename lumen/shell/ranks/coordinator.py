@@ -77,6 +77,21 @@ class Coordinator:
         with self.lock:
             self.roll.ended(rank, code, words, time.monotonic())
 
+    def drain(self, seconds: float) -> None:
+        """Waits, at the end of the process that it is in, until all other ranks have their answers and have left.
+
+        Args:
+            seconds: For so long at most. One that waits for somebody is not waited for: nobody comes any more.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with self.lock:
+                busy = any(caller.out for caller in self._lines.values()) or self.roll.outbox
+                inside = any(rank.inside and not rank.gone and rank.waiting is None for rank in self.roll.ranks)
+            if not busy and not inside:
+                return
+            time.sleep(_TICK)
+
     def close(self) -> None:
         """Hangs up on everybody."""
         self._ended.set()

@@ -77,6 +77,7 @@ def _receive(address: str, port: int, size: int, deadline: float, seconds: float
                     selector.register(guest, selectors.EVENT_READ)
                 else:
                     _hear(selector, guests, key.fileobj)  # type: ignore[arg-type]  # all are sockets
+        door.close()  # first: a rank that is let go would come back to it, where Paddle's store is to be
         _dismiss(guests, _GO)
 
 

@@ -26,7 +26,7 @@ from lumen.shell.ranks.wire import Line
 
 # seconds: between two words on where this rank stands; that it gets to notice by itself that another one failed; after
 # which its main thread is taken to be in a collective, which nothing interrupts; that its hooks then get
-_BEAT, _PATIENCE, _BLOCKED, _GRACE = 1.0, 0.2, 1.5, 4.0
+_BEAT, _PATIENCE, _BLOCKED, _GRACE = 0.25, 0.2, 1.5, 4.0
 _TOLD = 2.5  # seconds until a rank that aborts has learnt of the failure that made it, if there is one
 _SETTLE = 5.0  # seconds that a rank which failed waits for the hooks of the others
 _STOPPED = 5.0  # seconds; longer pauses of what has no pause
@@ -227,7 +227,7 @@ class Member:
                     seen, self._moved = beats, now
                 if now - said >= _BEAT:
                     said = now
-                    self._watch.send({"do": "beat", "position": self._where()[0], "idle": now - self._moved})
+                    self._watch.send({"do": "beat", "position": self._where(), "idle": now - self._moved})
                 if readable:
                     self._heard = now
                     self._obey(self._watch.receive()[0])
@@ -238,20 +238,22 @@ class Member:
 
     def _obey(self, header: dict[str, Any]) -> None:
         if header["what"] == "stack?":
-            position, stack = self._where()
-            self._watch.send({"do": "stack", "position": position, "stack": stack})
+            frame = sys._current_frames().get(self._main.ident or 0)
+            stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+            self._watch.send({"do": "stack", "position": self._where(), "stack": stack})
         elif header["what"] == "over":
             failure = from_message(header["failure"])
             threading.Thread(target=self._give_up, args=(failure,), name="lumen end", daemon=True).start()
 
-    def _where(self) -> tuple[dict[str, Any], str]:
-        """Where this rank stands, and its main thread's stack."""
+    def _where(self) -> dict[str, Any]:
+        """Where this rank stands."""
         position = self._stand()
+        names: list[str] = []
         frame = sys._current_frames().get(self._main.ident or 0)
-        stack = traceback.extract_stack(frame) if frame is not None else None
-        if position.stage:
-            position = attrs.evolve(position, hook=innermost_hook([one.name for one in stack or ()]))
-        return attrs.asdict(position), "".join(stack.format()) if stack is not None else ""
+        while frame is not None and position.stage:
+            names.append(frame.f_code.co_name)
+            frame = frame.f_back
+        return attrs.asdict(attrs.evolve(position, hook=innermost_hook(names[::-1])) if names else position)
 
     def _lost(self) -> Failure:
         return Failure(rank=0, kind="lost", message=_LOST)
