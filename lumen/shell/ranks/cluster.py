@@ -193,7 +193,7 @@ def connect(plan: DevicePlan, world: World, strategy: FleetStrategy) -> Cluster:
             "devices",
             got=f"{len(plan.ids)} of them, in a job with {world.local_size} ranks on this node",
             allowed=f"'auto' or {world.local_size}",
-            do="Let the launcher's --nproc_per_node and devices= say the same.",
+            do="Let the launcher's --nproc_per_node, or the program's first Trainer, and devices= say the same.",
         )
     if _connected:
         return _same(plan, world.size)
