@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lumen_tests.dist.test_two_ranks import run
+from lumen_tests.ranks.test_two_ranks import run
 
 SCRIPT = str(Path(__file__).with_name("apart_script.py"))
 pytestmark = pytest.mark.dist

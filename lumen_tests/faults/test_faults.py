@@ -13,8 +13,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from lumen_tests.dist.test_launcher import all_gone, environ
-from lumen_tests.dist.test_two_ranks import free_port
+from lumen_tests.ranks.test_launcher import all_gone, environ
+from lumen_tests.ranks.test_two_ranks import free_port
 
 SCRIPT = str(Path(__file__).with_name("fault_script.py"))
 WAYS = {"self": [], "paddle": ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--log_dir", "log"]}

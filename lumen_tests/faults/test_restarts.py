@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lumen_tests.dist.test_launcher import environ
+from lumen_tests.ranks.test_launcher import environ
 
 pytestmark = pytest.mark.dist
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lumen_tests.dist.test_launcher import PROGRAM, environ
+from lumen_tests.ranks.test_launcher import PROGRAM, environ
 
 pytestmark = [pytest.mark.dist, pytest.mark.slow, pytest.mark.timeout(900)]
 CYCLES = 50

@@ -13,8 +13,8 @@ from lumen.shell.loaders import open_training
 from lumen.shell.rng import Streams
 from lumen.shell.train_data import TrainData
 from lumen.testing import run_ranks
-from lumen_tests.dist.data_script import Batches
 from lumen_tests.models import Rows, paddle
+from lumen_tests.ranks.data_script import Batches
 
 LENGTHS = (3, 5, 1)
 

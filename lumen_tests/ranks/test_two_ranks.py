@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULE = "lumen_tests.dist.train_script"
+MODULE = "lumen_tests.ranks.train_script"
 SCRIPT = str(Path(__file__).with_name("train_script.py"))
 pytestmark = pytest.mark.dist
 

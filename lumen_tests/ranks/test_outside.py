@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lumen_tests.dist.test_two_ranks import MODULE, ROOT, result, run
+from lumen_tests.ranks.test_two_ranks import MODULE, ROOT, result, run
 
 pytestmark = pytest.mark.dist
 SCRIPT = str(Path(__file__).with_name("outside_script.py"))

@@ -15,8 +15,8 @@ from lumen.core.orders.base import Shuffled
 from lumen.core.orders.bucketed import Bucketed
 from lumen.core.sampling import Cursor, SamplerConfig, Tail, plan_epoch
 from lumen.core.world import World
-from lumen_tests.dist.data_script import LENGTHS, B, N, Recorder, cases
-from lumen_tests.dist.test_two_ranks import run
+from lumen_tests.ranks.data_script import LENGTHS, B, N, Recorder, cases
+from lumen_tests.ranks.test_two_ranks import run
 
 pytestmark = pytest.mark.dist
 WHOLE = list(range(N))
@@ -26,7 +26,7 @@ WHOLE = list(range(N))
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """The folder that the program wrote to, and what each rank saw."""
     folder = tmp_path_factory.mktemp("data")
-    done = run(["-m", "lumen_tests.dist.data_script", "--out", str(folder)])
+    done = run(["-m", "lumen_tests.ranks.data_script", "--out", str(folder)])
     (folder / "stderr").write_text(done.stderr)
     return folder, [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in range(2)]
 
@@ -106,7 +106,9 @@ def test_data_that_lumen_does_not_deal_end_on_all_ranks_together(ranks: tuple[Pa
     assert "The epoch ends with the data of rank 0; batches left out: 2 of rank 1." in stderr
 
 
-def test_a_rank_whose_data_ends_first_repeats_its_first_batch_where_that_is_asked_for(ranks: tuple[Path, list[Any]]) -> None:
+def test_a_rank_whose_data_ends_first_repeats_its_first_batch_where_that_is_asked_for(
+    ranks: tuple[Path, list[Any]],
+) -> None:
     _, seen = ranks
     for name in ("padded", "padded streams"):
         first, second = (rank[name]["seen"] for rank in seen)
@@ -125,13 +127,14 @@ def test_fewer_samples_than_ranks_are_padded_in_training_and_not_in_evaluation(r
 
 def test_ranks_with_different_datasets_are_told_so_and_do_not_hang(ranks: tuple[Path, list[Any]]) -> None:
     for rank in ranks[1]:
-        assert "an epoch of 7 batches of 53 samples on rank 0, 8 batches of 62 samples on rank 1" in rank["differing"]["error"]
+        assert (
+            "an epoch of 7 batches of 53 samples on rank 0, 8 batches of 62 samples on rank 1"
+            in rank["differing"]["error"]
+        )
 
 
 @pytest.mark.parametrize("name", ["shuffled", "bucketed", "by tokens", "mixed", "own sampler", "stream", "combined"])
-def test_an_epoch_begun_on_two_ranks_is_ended_on_one(
-    ranks: tuple[Path, list[Any]], name: str, tmp_path: Path
-) -> None:
+def test_an_epoch_begun_on_two_ranks_is_ended_on_one(ranks: tuple[Path, list[Any]], name: str, tmp_path: Path) -> None:
     folder, seen = ranks
     make, options = cases(0)[name]
     module = Recorder()

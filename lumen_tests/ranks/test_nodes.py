@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lumen_tests.dist.test_two_ranks import ROOT, SCRIPT, assert_same_weights, free_port, result, run
+from lumen_tests.ranks.test_two_ranks import ROOT, SCRIPT, assert_same_weights, free_port, result, run
 
 pytestmark = pytest.mark.dist
 
@@ -36,7 +36,7 @@ def test_two_nodes_train_to_the_weights_of_one_process(tmp_path: Path) -> None:
     assert [node.returncode for node in nodes] == [0, 0], (said, logs)
     assert result(out)["size"] == 2
     assert result(out)["digest"] == result(out, 1)["digest"]
-    run(["-m", "lumen_tests.dist.train_script", "--out", str(alone), "--batch-size", "32"])
+    run(["-m", "lumen_tests.ranks.train_script", "--out", str(alone), "--batch-size", "32"])
     assert_same_weights(alone, out, 1e-5)
 
 
@@ -56,7 +56,13 @@ def test_ranks_that_do_not_meet_are_named_with_the_address(rank: int, why: str, 
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "PADDLE_MASTER": master}
     environ |= {"PADDLE_TRAINERS_NUM": "3", "PADDLE_TRAINER_ID": str(rank), "PADDLE_CURRENT_ENDPOINT": "127.0.0.1:1"}
     done = subprocess.run(
-        [sys.executable, str(program)], env=environ, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+        [sys.executable, str(program)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
     )
     assert done.returncode == 1
     assert f"ConnectError: the ranks: {why.format(master)}" in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lumen_tests.dist.test_two_ranks import ROOT, free_port
+from lumen_tests.ranks.test_two_ranks import ROOT, free_port
 
 pytestmark = [pytest.mark.dist, pytest.mark.slow]
 RECIPE = str(ROOT / "recipes" / "digits.py")
@@ -23,7 +23,9 @@ recipe["main"](type("Args", (), dict(devices=2, max_epochs=20, resume=False, roo
 
 def start(command: list[str], folder: Path, more: Mapping[str, str]) -> subprocess.Popen[str]:
     environ = {**os.environ, "PYTHONPATH": str(ROOT), **more}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ, cwd=folder)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ, cwd=folder
+    )
 
 
 def last_words(*processes: subprocess.Popen[str]) -> str:

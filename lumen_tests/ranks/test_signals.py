@@ -17,17 +17,18 @@ import lumen
 from lumen.errors import ConfigError
 from lumen.shell.checkpoint_io import read
 from lumen.shell.signals import signal_numbers
-from lumen_tests.dist.test_launcher import all_gone, environ
+from lumen_tests.ranks.test_launcher import all_gone, environ
 
 pytestmark = pytest.mark.dist
-MODULE = ["-m", "lumen_tests.dist.signal_script"]
+MODULE = ["-m", "lumen_tests.ranks.signal_script"]
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """The program, with all its ranks beyond their first steps."""
     command = [sys.executable, *MODULE, "--out", str(folder), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ(),
-                               start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ(), start_new_session=True
+    )
     ranks = 2 if "2" in arguments else 1
     deadline = time.monotonic() + 60
     while len(list(folder.glob("ready-*"))) < ranks:
@@ -54,9 +55,7 @@ def finish(folder: Path, *arguments: str) -> Any:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What an unbroken run ends with, on one rank and on two."""
-    return {
-        devices: finish(tmp_path_factory.mktemp(f"whole{devices}"), "--devices", devices) for devices in ("1", "2")
-    }
+    return {devices: finish(tmp_path_factory.mktemp(f"whole{devices}"), "--devices", devices) for devices in ("1", "2")}
 
 
 @pytest.mark.parametrize(
@@ -104,6 +103,10 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
 def test_which_signals_is_the_users_choice() -> None:
     assert signal_numbers(["SIGUSR2"]) == (signal.SIGUSR2,)
     assert lumen.Trainer(stop_signals=[]).stop_signals == ()
-    for wrong, message in (("SIGTERM", "a list of names"), (["SIGTREM"], "Did you mean 'SIGTERM'"), (["SIGKILL"], "SIG")):
+    for wrong, message in (
+        ("SIGTERM", "a list of names"),
+        (["SIGTREM"], "Did you mean 'SIGTERM'"),
+        (["SIGKILL"], "SIG"),
+    ):
         with pytest.raises(ConfigError, match=message):
             lumen.Trainer(stop_signals=wrong)

@@ -15,8 +15,8 @@ import pytest
 
 import lumen
 from lumen.core.policy import StopReason
-from lumen_tests.dist.test_two_ranks import MODULE, ROOT, result, run
 from lumen_tests.models import Classifier, digest, loader
+from lumen_tests.ranks.test_two_ranks import MODULE, ROOT, result, run
 
 pytestmark = pytest.mark.dist
 
@@ -46,7 +46,7 @@ def test_all_that_ranks_changed_comes_back(tmp_path: Path, capsys: pytest.Captur
             self.batches += 1
             self.trainer = trainer
             module.losses = [*getattr(module, "losses", []), float(trainer.world.rank)]
-            print("batch on rank", trainer.world.rank)  # noqa: T201
+            print("batch on rank", trainer.world.rank)
 
     lumen.seed_everything(4)
     module, counter = Classifier(), Counter()
@@ -73,7 +73,7 @@ def test_all_that_ranks_changed_comes_back(tmp_path: Path, capsys: pytest.Captur
         ours.save_checkpoint(tmp_path / "late")
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A user's own."""
 
 
@@ -87,7 +87,7 @@ class Failing(Classifier):
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         if self.trainer.world.rank == 1:
             if self.how == "raise":
-                raise Refused("bad sample", 7)
+                raise RefusedError("bad sample", 7)
             os.kill(os.getpid(), signal.SIGKILL)
         return super().training_step(batch, batch_idx)
 
@@ -95,11 +95,11 @@ class Failing(Classifier):
 def test_an_error_of_a_rank_is_raised_here_with_its_traceback_as_the_cause(tmp_path: Path) -> None:
     module = Failing("raise")
     before = digest(module)
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedError) as raised:
         trainer(tmp_path).fit(module, loader(32, 8))
     assert raised.value.args == ("bad sample", 7)
     assert "rank 1 failed first" in str(raised.value.__cause__)
-    assert 'raise Refused("bad sample", 7)' in str(raised.value.__cause__)
+    assert 'raise RefusedError("bad sample", 7)' in str(raised.value.__cause__)
     assert digest(module) == before
 
 
@@ -129,7 +129,7 @@ def test_fits_one_after_the_other_draw_their_seeds_as_in_this_process(tmp_path: 
 
     first, second = seeds()
     lumen.seed_everything(11)
-    assert first == int(np.random.randint(0, 2**31 - 1))  # noqa: NPY002 - what a fit draws from
+    assert first == int(np.random.randint(0, 2**31 - 1))
     assert second != first
 
 
@@ -173,7 +173,7 @@ class Leaving(Classifier):
         self.steps = [0]
 
     def on_train_start(self) -> None:
-        class Homeless(Exception):
+        class HomelessError(Exception):
             """It has a lambda, which does not matter, and a lock, which does."""
 
         if self.how == "all exit":
@@ -181,7 +181,7 @@ class Leaving(Classifier):
         if self.trainer.world.rank == 1 and self.how == "exit 7":
             sys.exit(7)
         if self.trainer.world.rank == 1:
-            raise Homeless("with a lock", threading.Lock())
+            raise HomelessError("with a lock", threading.Lock())
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ class Leaving(Classifier):
     [
         ("all exit", "the ranks: they ended, with exit code 0"),
         ("exit 7", "rank 1: SystemExit: 7"),
-        ("raise", r"rank 1: .*Homeless: \('with a lock', <unlocked"),
+        ("raise", r"rank 1: .*HomelessError: \('with a lock', <unlocked"),
     ],
 )
 def test_ranks_that_leave_or_raise_what_cannot_travel_are_told(how: str, words: str, tmp_path: Path) -> None:

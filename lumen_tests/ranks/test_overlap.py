@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lumen_tests.dist.test_launcher import environ
+from lumen_tests.ranks.test_launcher import environ
 
 SCRIPT = str(Path(__file__).with_name("overlap_script.py"))
 pytestmark = pytest.mark.dist

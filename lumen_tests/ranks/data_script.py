@@ -81,7 +81,10 @@ def cases(rank: int) -> dict[str, tuple[Callable[[], Any], dict[str, Any]]]:
         "stream, workers": (lambda: io.DataLoader(Stream(N, shuffle=True), batch_size=B, num_workers=2), {}),
         "splitting stream": (lambda: io.DataLoader(Splitting(N), batch_size=B, num_workers=2), {}),
         "ready": (lambda: Batches(N), {}),
-        "combined": (lambda: {"a": io.DataLoader(Numbers(N), batch_size=B), "b": io.DataLoader(Numbers(9), batch_size=B)}, {}),
+        "combined": (
+            lambda: {"a": io.DataLoader(Numbers(N), batch_size=B), "b": io.DataLoader(Numbers(9), batch_size=B)},
+            {},
+        ),
         "one sample": (lambda: io.DataLoader(Numbers(1), batch_size=B, shuffle=True), {}),
         "apart, uneven": (lambda: io.DataLoader(Numbers(20 + 8 * rank), batch_size=B), apart),
         "apart, uneven streams": (lambda: io.DataLoader(Stream(20 + 8 * rank), batch_size=B), apart),

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lumen_tests.dist.sync_script import CASES
-from lumen_tests.dist.test_two_ranks import run
+from lumen_tests.ranks.sync_script import CASES
+from lumen_tests.ranks.test_two_ranks import run
 
 pytestmark = pytest.mark.dist
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.dist
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The weights of one process, then those of both ranks."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
-    arguments = ["-m", "lumen_tests.dist.sync_script", "--accumulate", str(request.param), "--out"]
+    arguments = ["-m", "lumen_tests.ranks.sync_script", "--accumulate", str(request.param), "--out"]
     run([*arguments, str(one)])
     run([*arguments, str(two), "--devices", "2"])
     read = [one / "weights-0.json", two / "weights-0.json", two / "weights-1.json"]

@@ -54,7 +54,8 @@ def main() -> None:
     tested = trainer.test(module, loader(23, 4))[0]
     rank = trainer.world.rank
     np.savez(
-        Path(options.out) / f"weights-{rank}.npz", **{name: value.numpy() for name, value in module.state_dict().items()}
+        Path(options.out) / f"weights-{rank}.npz",
+        **{name: value.numpy() for name, value in module.state_dict().items()},
     )
     (Path(options.out) / f"result-{rank}.json").write_text(
         json.dumps(

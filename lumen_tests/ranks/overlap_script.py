@@ -9,7 +9,7 @@ from typing import Any
 
 import lumen
 from lumen.shell.paddle_shim import paddle
-from lumen_tests.dist.sync_script import CASES, Parts, batches
+from lumen_tests.ranks.sync_script import CASES, Parts, batches
 
 nn = paddle.nn
 
@@ -38,7 +38,9 @@ def last_batch(module: Any, x: Any, step: int) -> Any:
 
 def main(case: str, folder: Path) -> None:
     """Runs a case."""
-    loss = {**CASES, "one rank": one_rank, "frozen on one": frozen_on_one, "last batch": last_batch}[case.removeprefix("find ")]
+    loss = {**CASES, "one rank": one_rank, "frozen on one": frozen_on_one, "last batch": last_batch}[
+        case.removeprefix("find ")
+    ]
     lumen.seed_everything(3)
     module = Parts(loss)
     if case == "unfrozen":
