@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TextIO
 
+from lumen.errors import ConfigError
 from lumen.shell.ranks.processes import children, die_with_parent
 
 _TAIL = 16384  # characters kept of what a rank wrote last, for one that ends before it could report
@@ -128,8 +129,16 @@ class Child:
 
 
 def _open_log(folder: str, rank: int) -> Any:
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    return (Path(folder) / f"rank-{rank}.log").open("a", encoding="utf-8")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        return (Path(folder) / f"rank-{rank}.log").open("a", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            "rank_output",
+            got=folder,
+            allowed="a folder that can be written to",
+            do=f"{error.strerror}: {error.filename}.",
+        ) from error
 
 
 def _write(target: TextIO | None, text: str) -> None:
